@@ -1,0 +1,100 @@
+#include "flash_attention.h"
+
+#include <cmath>
+
+#include "check.h"
+
+namespace mtl4 {
+namespace {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+constexpr const char* kOp = "flash_attention";
+
+#define CHECK(cond, argument, expected, got) MTL4_CHECK(kOp, cond, argument, expected, got)
+
+std::array<int64_t, 4> strides4(const Tensor& t) { return {t.stride(0), t.stride(1), t.stride(2), t.stride(3)}; }
+
+void check_input(const Tensor& t, const char* name, ScalarType dtype) {
+  CHECK(t.dim() == 4, name, "with 4 dimensions", shape_string(t));
+  CHECK(t.scalar_type() == dtype, name, "of query's dtype " + dtype_string(dtype), dtype_string(t.scalar_type()));
+  CHECK(t.is_cpu(), name, "on cpu", "another device");
+}
+
+// A size-1 dimension broadcasts; so do missing leading ones.
+std::array<int64_t, 4> broadcast_strides(const Tensor& t, std::array<int64_t, 4> sizes, const char* name) {
+  std::array<int64_t, 4> strides{};
+  CHECK(t.dim() <= 4, name, "with at most 4 dimensions", shape_string(t));
+  for (int64_t i = 0; i < t.dim(); ++i) {
+    const int64_t axis = 4 - t.dim() + i;
+    CHECK(t.size(i) == sizes[axis] || t.size(i) == 1, name,
+          "broadcastable to [" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + ", " +
+              std::to_string(sizes[2]) + ", " + std::to_string(sizes[3]) + "]",
+          shape_string(t));
+    strides[axis] = t.size(i) == 1 ? 0 : t.stride(i);
+  }
+  return strides;
+}
+
+}  // namespace
+
+FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
+  FlashAttentionProblem p;
+  p.dtype = a.query.scalar_type();
+  CHECK(is_float(p.dtype), "query", "of dtype float32, bfloat16 or float16", dtype_string(p.dtype));
+  check_input(a.query, "query", p.dtype);
+  check_input(a.key, "key", p.dtype);
+  check_input(a.value, "value", p.dtype);
+  p.batch = a.query.size(0), p.heads = a.query.size(1), p.q_len = a.query.size(2), p.head_dim = a.query.size(3);
+  p.kv_heads = a.key.size(1), p.kv_len = a.key.size(2), p.v_head_dim = a.value.size(3);
+  CHECK(a.key.size(0) == p.batch && a.key.size(3) == p.head_dim, "key", "[B, Hkv, Lk, D]", shape_string(a.key));
+  CHECK(a.value.size(0) == p.batch && a.value.size(1) == p.kv_heads && a.value.size(2) == p.kv_len, "value",
+        "[B, Hkv, Lk, Dv]", shape_string(a.value));
+  CHECK(p.kv_heads > 0 ? p.heads % p.kv_heads == 0 : p.heads == 0, "query heads", "a multiple of key heads",
+        std::to_string(p.heads) + " and " + std::to_string(p.kv_heads));
+  for (int64_t dim : {p.head_dim, p.v_head_dim})
+    CHECK(dim >= 1 && dim <= 576, "head dim", "from 1 to 576", std::to_string(dim));
+  p.q_stride = strides4(a.query), p.k_stride = strides4(a.key), p.v_stride = strides4(a.value);
+
+  if (a.attn_mask) {
+    const Tensor& mask = *a.attn_mask;
+    CHECK(mask.is_cpu(), "attn_mask", "on cpu", "another device");
+    p.mask_dtype = mask.scalar_type();
+    CHECK(p.mask_dtype == ScalarType::Bool || is_float(p.mask_dtype), "attn_mask", "of dtype bool or floating point",
+          dtype_string(p.mask_dtype));
+    p.mask_kind = p.mask_dtype == ScalarType::Bool ? MaskKind::boolean : MaskKind::additive;
+    p.mask_stride = broadcast_strides(mask, {p.batch, p.heads, p.q_len, p.kv_len}, "attn_mask");
+  }
+  if (a.causal) {
+    CHECK(*a.causal == "upper_left" || *a.causal == "lower_right", "causal", "'upper_left', 'lower_right' or None",
+          *a.causal);
+    p.causal = true;
+  }
+  p.diagonal = a.causal && *a.causal == "upper_left" ? 0 : p.kv_len - p.q_len;
+  CHECK(a.window_left >= -1 && a.window_right >= -1, "window", "of -1 (unbounded) or more",
+        std::to_string(a.window_left) + ", " + std::to_string(a.window_right));
+  p.window_left = a.window_left, p.window_right = a.window_right;
+  p.softmax_scale = a.scale ? static_cast<float>(*a.scale) : 1.0f / std::sqrt(static_cast<float>(p.head_dim));
+  CHECK(!a.softcap || *a.softcap > 0, "softcap", "positive", std::to_string(*a.softcap));
+  p.softcap = a.softcap ? static_cast<float>(*a.softcap) : 0.0f;
+  if (a.sinks) {
+    const Tensor& s = *a.sinks;
+    CHECK(s.is_cpu() && s.scalar_type() == ScalarType::Float, "sinks", "of dtype float32 on cpu",
+          dtype_string(s.scalar_type()));
+    CHECK(s.dim() == 1 && s.size(0) == p.heads, "sinks", "[H] = [" + std::to_string(p.heads) + "]", shape_string(s));
+    p.sinks_stride = s.stride(0);
+  }
+  if (a.alibi_slopes) {
+    const Tensor& s = *a.alibi_slopes;
+    CHECK(s.is_cpu() && s.scalar_type() == ScalarType::Float, "alibi_slopes", "of dtype float32 on cpu",
+          dtype_string(s.scalar_type()));
+    CHECK((s.dim() == 1 && s.size(0) == p.heads) ||
+              (s.dim() == 2 && s.size(0) == p.batch && s.size(1) == p.heads),
+          "alibi_slopes", "[H] or [B, H]", shape_string(s));
+    p.alibi_stride = s.dim() == 1 ? std::array<int64_t, 2>{0, s.stride(0)}
+                                  : std::array<int64_t, 2>{s.stride(0), s.stride(1)};
+  }
+  return p;
+}
+
+}  // namespace mtl4

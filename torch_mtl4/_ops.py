@@ -1,0 +1,24 @@
+"""Loads the compiled library. The only file that writes torch.ops.torch_mtl4."""
+
+from importlib.util import find_spec
+
+import torch
+
+
+def _load() -> str:
+    spec = find_spec("torch_mtl4._C")
+    if spec is None or spec.origin is None:
+        raise ImportError(
+            "torch_mtl4: the compiled library is missing; install the package with "
+            "`pip install --no-build-isolation .` (or build in place with `python setup.py build_ext --inplace`)"
+        )
+    torch.ops.load_library(spec.origin)
+    return spec.origin
+
+
+LIBRARY_PATH = _load()
+
+flash_attention = torch.ops.torch_mtl4.flash_attention.default
+mxfp8_quantize = torch.ops.torch_mtl4.mxfp8_quantize.default
+mxfp8_dequantize = torch.ops.torch_mtl4.mxfp8_dequantize.default
+mxfp8_linear = torch.ops.torch_mtl4.mxfp8_linear.default
