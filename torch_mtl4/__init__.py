@@ -1,5 +1,6 @@
 """Block-quantized linears and flash attention for PyTorch on Apple Silicon, with a fast CPU backend."""
 
+from torch_mtl4 import nn
 from torch_mtl4.ops.flash_attention import flash_attention
 from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize
 from torch_mtl4.ops.scaled_dot_product_attention import scaled_dot_product_attention
@@ -11,5 +12,6 @@ __all__ = [
     "mxfp8_dequantize",
     "mxfp8_linear",
     "mxfp8_quantize",
+    "nn",
     "scaled_dot_product_attention",
 ]

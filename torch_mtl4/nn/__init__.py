@@ -1,0 +1,6 @@
+"""Modules that hold block-quantized weights, and the conversion of a model to and from them."""
+
+from torch_mtl4.nn.convert import Conversion, dequantize_linears, quantize_linears
+from torch_mtl4.nn.mxfp8_linear import MXFP8Linear
+
+__all__ = ["Conversion", "MXFP8Linear", "dequantize_linears", "quantize_linears"]
