@@ -1,0 +1,68 @@
+# The verbs. Each one sets up what it needs from a clean clone; stamps in $(VENV) keep that from being repeated.
+#   make demo   stock PyTorch beside torch_mtl4 on real weights       make test   the whole test-suite
+#   make lint   formats, style, generated tables                      make bench  timings beside the peers, as JSON
+#   make sweep  the long parameter sweeps                             make setup  everything installed, nothing run
+
+VENV ?= .venv
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3.10 python3,$(shell command -v $(name))))
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+ARGS ?=
+SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
+
+# Weights and tokenizers come from installed packages: a run that reaches for a hub is a bug.
+export HF_HUB_OFFLINE = 1
+export PYTHONUNBUFFERED = 1
+
+.PHONY: setup demo test sweep lint format bench clean
+
+setup: $(VENV)/.test $(VENV)/.lint
+
+demo: $(VENV)/.demo
+	$(PY) -m torch_mtl4 demo $(ARGS)
+
+test: $(VENV)/.test
+	$(PY) -m pytest -m "not sweep" $(ARGS)
+
+sweep: $(VENV)/.test
+	$(PY) -m pytest -m sweep $(ARGS)
+
+bench: $(VENV)/.demo
+	$(PY) -m benchmarks.run $(ARGS)
+
+lint: $(VENV)/.lint
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	find csrc metal -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.mm' -o -name '*.metal' \) 2>/dev/null | xargs $(VENV)/bin/clang-format --dry-run --Werror
+
+format: $(VENV)/.lint
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	find csrc metal -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.mm' -o -name '*.metal' \) 2>/dev/null | xargs $(VENV)/bin/clang-format -i
+
+clean:
+	rm -rf $(VENV) build *.egg-info torch_mtl4/*.so
+
+$(VENV)/.venv:
+	$(if $(PYTHON),,$(error no python3 found))
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed, found " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.build: $(VENV)/.venv constraints.txt
+	$(INSTALL) torch
+	$(INSTALL) setuptools pybind11
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.build $(SOURCES)
+	$(INSTALL) --no-build-isolation --editable '.[demo]'
+	touch $@
+
+$(VENV)/.test: $(VENV)/.build $(SOURCES)
+	$(INSTALL) --no-build-isolation --editable '.[test]'
+	touch $@ $(VENV)/.demo
+
+$(VENV)/.lint: $(VENV)/.venv constraints.txt
+	$(INSTALL) ruff clang-format
+	touch $@
