@@ -18,7 +18,11 @@ def _load() -> str:
 
 LIBRARY_PATH = _load()
 
+# Owns what Python registers: fake kernels, gradients, autocast rules.
+LIBRARY = torch.library.Library("torch_mtl4", "FRAGMENT")
+
 flash_attention = torch.ops.torch_mtl4.flash_attention.default
+flash_attention_backward = torch.ops.torch_mtl4.flash_attention_backward.default
 mxfp8_quantize = torch.ops.torch_mtl4.mxfp8_quantize.default
 mxfp8_dequantize = torch.ops.torch_mtl4.mxfp8_dequantize.default
 mxfp8_linear = torch.ops.torch_mtl4.mxfp8_linear.default

@@ -6,6 +6,13 @@ STABLE_TORCH_LIBRARY(torch_mtl4, m) {
       "flash_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, str? causal=None, "
       "int window_left=-1, int window_right=-1, float? scale=None, float? softcap=None, Tensor? sinks=None, "
       "Tensor? alibi_slopes=None) -> (Tensor out, Tensor lse)");
+  // Implemented in torch_mtl4/ops/flash_attention_grad.py; the last three results are empty where they are not wanted.
+  m.def(
+      "flash_attention_backward(Tensor? grad_out, Tensor? grad_lse, Tensor query, Tensor key, Tensor value, "
+      "Tensor? attn_mask=None, str? causal=None, int window_left=-1, int window_right=-1, float? scale=None, "
+      "float? softcap=None, Tensor? sinks=None, Tensor? alibi_slopes=None, bool mask_grad=False) -> "
+      "(Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_mask, Tensor grad_sinks, "
+      "Tensor grad_alibi_slopes)");
   m.def("mxfp8_quantize(Tensor x, str scaling=\"rceil\") -> (Tensor data, Tensor scale)");
   m.def("mxfp8_dequantize(Tensor data, Tensor scale, ScalarType dtype) -> Tensor");
   m.def("mxfp8_linear(Tensor x, Tensor weight, Tensor weight_scale, Tensor? bias=None) -> Tensor");

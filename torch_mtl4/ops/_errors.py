@@ -1,0 +1,47 @@
+"""Errors that keep their class and text in eager mode, in fake kernels and under torch.compile."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+# Dynamo replaces whatever a traced function or a fake kernel raises by its own RuntimeError and drops or wraps the text;
+# IndexError is the one class that it hands to the caller as it is. So while a graph is traced we raise subclasses of the
+# right class and of IndexError.
+_TRACED = {
+    error.__name__: type(error.__name__, (error, IndexError), {"__module__": "builtins"})
+    for error in (TypeError, ValueError, NotImplementedError)
+}
+
+
+def expected(error: type[Exception], op: str, what: str, got: object) -> NoReturn:
+    """Raises `error` with the text every message of the package has: `op: expected <what>, got <got>`."""
+    text = f"{op}: expected {what}, got {got}"
+    if torch.compiler.is_compiling():
+        _raise_while_tracing(error.__name__, text)
+    raise error(text)
+
+
+@torch.compiler.assume_constant_result
+def _raise_while_tracing(name: str, text: str) -> NoReturn:
+    raise _TRACED[name](text)
+
+
+def fake_kernel(op: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers the function as the fake kernel of `op`, its errors readable under torch.compile."""
+    from torch_mtl4 import _ops
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def fake(*args, **kwargs):
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError, NotImplementedError) as error:
+                traced = _TRACED.get(type(error).__name__)
+                raise error if traced is None else traced(*error.args) from error
+
+        torch.library.register_fake(f"torch_mtl4::{op}", fake, lib=_ops.LIBRARY)
+        return function
+
+    return register
