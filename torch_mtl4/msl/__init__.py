@@ -1,0 +1,40 @@
+"""Metal Shading Language on the CPU: compiles unmodified .metal files with clang, runs them, and finds their bugs.
+
+    lib = torch_mtl4.msl.compile("kernel.metal")
+    lib.kernel("add").dispatch(threads=1000, threadgroup=256, buffers=[a, b, c])
+    assert not lib.report, lib.report
+
+Where things live: `compile.py` (the way from source to library), `frontend/` (rewrites MSL to C++), `toolchain.py`
+(compilers, cache), `include/` (the headers that kernels see, one file a subject in `include/msl/`), `runtime/`
+(scheduler, memory, checks, in C++), `library.py` and `buffers.py` (dispatch), `report.py`, `strict.py`, `tiers.py`.
+"""
+
+from .buffers import Buffer, Output, Tensor
+from .compile import compile
+from .errors import CompileError, CompilerNotFoundError, KernelFaultError, MslError
+from .frontend import MslSyntaxError
+from .library import DispatchResult, Kernel, Library
+from .report import Finding, Location, Report, ThreadPosition
+from .strict import check
+from .tiers import TIERS
+
+__all__ = [
+    "TIERS",
+    "Buffer",
+    "CompileError",
+    "CompilerNotFoundError",
+    "DispatchResult",
+    "Finding",
+    "Kernel",
+    "KernelFaultError",
+    "Library",
+    "Location",
+    "MslError",
+    "MslSyntaxError",
+    "Output",
+    "Report",
+    "Tensor",
+    "ThreadPosition",
+    "check",
+    "compile",
+]

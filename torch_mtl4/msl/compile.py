@@ -1,0 +1,72 @@
+"""From a .metal file to a library of kernels."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import toolchain
+from .frontend import translate
+from .library import LAYOUTS, Library
+from .tiers import DEFAULT_TIER, find_tier
+
+
+def compile(
+    source: str | Path,
+    *,
+    name: str = "kernel.metal",
+    include: Sequence[str | Path] = (),
+    defines: Mapping[str, object] | None = None,
+    constants: Mapping[int | str, object] | None = None,
+    only: str | None = None,
+    tier: str = DEFAULT_TIER,
+    checked: bool = True,
+    layout: str = "m5",
+    without_barrier: int | None = None,
+) -> Library:
+    """Compiles Metal Shading Language for the CPU.
+
+    Args:
+        source: a path, or the text of the source (any string with a newline or a brace).
+        name: what diagnostics call a source that is given as text.
+        include: directories for `#include`.
+        defines: preprocessor macros.
+        constants: values of function constants, by index or by name. They become compile-time constants, as in a
+            Metal pipeline; one without a value is zero, and `is_function_constant_defined` tells.
+        only: regular expression; of the kernels (a source may instantiate thousands) only those are built.
+        tier: operating system whose compiler is played, see `tiers.TIERS`.
+        checked: watch every memory access (races, bounds, uninitialised reads) and undefined behaviour; else fast.
+        layout: which thread owns which element of a cooperative tensor: "m5", "pre_m5" or "scrambled".
+        without_barrier: leave out that barrier of the text, counted from 0; for mutation tests.
+
+    Returns:
+        A library of the kernels; a repeated call with the same source takes it from a cache on disk.
+
+    Raises:
+        CompileError: the source was rejected; the message holds the diagnostics with lines of the .metal file.
+        MslSyntaxError: the front end does not understand a declaration.
+        CompilerNotFoundError: there is no clang; the message says what to install.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"compile: expected layout to be one of {', '.join(LAYOUTS)}, got {layout!r}")
+    text, name = preprocessed(source, name, include, defines, tier)
+    cpp, rewriter = translate(text, dict(constants or {}), only, without_barrier)
+    path = toolchain.compile_kernels(cpp, name, checked)
+    return Library(path, rewriter.kernels, rewriter.constants, checked, layout)
+
+
+def preprocessed(source, name, include, defines, tier) -> tuple[str, str]:
+    """(macro-expanded text, name of the source)."""
+    flags = [
+        *find_tier(tier).defines(),
+        *(f"-D{key}={value}" for key, value in (defines or {}).items()),
+        *(f"-I{path}" for path in include),
+    ]
+    if isinstance(source, Path) or not any(mark in source for mark in "\n{"):
+        path = Path(source)
+        if not path.is_file():
+            raise FileNotFoundError(f"compile: expected a .metal file or its text, got {str(source)!r}")
+        return toolchain.preprocess(path, flags), path.name
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_text(source)
+        return toolchain.preprocess(path, flags), name

@@ -1,0 +1,30 @@
+// metal_compute: barriers and fences.
+#pragma once
+#include "scalar.h"
+namespace metal {
+enum class mem_flags : unsigned {
+  mem_none = 0,
+  mem_device = 1,
+  mem_threadgroup = 2,
+  mem_texture = 4,
+  mem_threadgroup_imageblock = 8,
+  mem_object_data = 16
+};
+constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((unsigned)a | (unsigned)b); }
+constexpr mem_flags operator&(mem_flags a, mem_flags b) { return (mem_flags)((unsigned)a & (unsigned)b); }
+enum memory_order {
+  memory_order_relaxed = 0,
+  memory_order_acquire = 2,
+  memory_order_release = 3,
+  memory_order_acq_rel = 4,
+  memory_order_seq_cst = 5
+};
+enum thread_scope { thread_scope_thread, thread_scope_simdgroup, thread_scope_threadgroup, thread_scope_device };
+MSL_INLINE void threadgroup_barrier(mem_flags f) { msl_threadgroup_barrier((unsigned)f); }
+MSL_INLINE void threadgroup_barrier(mem_flags f, thread_scope) { msl_threadgroup_barrier((unsigned)f); }
+MSL_INLINE void simdgroup_barrier(mem_flags f) { msl_simdgroup_barrier((unsigned)f); }
+MSL_INLINE void simdgroup_barrier(mem_flags f, thread_scope) { msl_simdgroup_barrier((unsigned)f); }
+MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {
+  __atomic_thread_fence(5);
+}
+} // namespace metal

@@ -1,0 +1,101 @@
+// Binds the arguments of a kernel: buffers, threadgroup memory, tensors, positions.
+#pragma once
+#include "cooperative_tensor.h"
+namespace msl {
+using namespace metal;
+
+template <class T> MSL_INLINE T &threadgroup_variable(const void *key, const char *name) {
+  return *(T *)msl_threadgroup_variable(key, sizeof(T), alignof(T), name);
+}
+
+// A position attribute as the type that the kernel declared: a scalar or a vector of some width.
+template <class T> MSL_UNCHECKED inline T position(const unsigned *v) {
+  if constexpr (is_vec_<T>::value) {
+    T r;
+    for (unsigned i = 0; i < sizeof(r.d) / sizeof(r.d[0]); i++) r.d[i] = (typename T::value_type)v[i];
+    return r;
+  } else return (T)v[0];
+}
+template <class T> MSL_UNCHECKED inline T position(MslArg arg) {
+  const MslThread *t = msl_current;
+  switch (arg.kind) {
+  case MSL_ARG_TID: return position<T>(t->tid);
+  case MSL_ARG_GRID_POSITION: {
+    unsigned p[3];
+    for (int d = 0; d < 3; d++) p[d] = t->tg[d] * t->nominal[d] + t->tid[d];
+    return position<T>(p);
+  }
+  case MSL_ARG_TG: return position<T>(t->tg);
+  case MSL_ARG_SIZE: return position<T>(t->size);
+  case MSL_ARG_NOMINAL: return position<T>(t->nominal);
+  case MSL_ARG_GROUPS: return position<T>(t->groups);
+  case MSL_ARG_GRID: return position<T>(t->grid);
+  }
+  unsigned scalar[3] = {};
+  switch (arg.kind) {
+  case MSL_ARG_INDEX: scalar[0] = t->index; break;
+  case MSL_ARG_LANE: scalar[0] = t->lane; break;
+  case MSL_ARG_SIMDGROUP: scalar[0] = t->simdgroup; break;
+  case MSL_ARG_SIMDGROUPS: scalar[0] = t->simdgroups; break;
+  case MSL_ARG_SIMD_WIDTH: scalar[0] = 32; break;
+  case MSL_ARG_QUAD_LANE: scalar[0] = t->index & 3; break;
+  case MSL_ARG_QUADGROUP: scalar[0] = t->index >> 2; break;
+  case MSL_ARG_QUADGROUPS: scalar[0] = (t->threads + 3) >> 2; break;
+  }
+  return position<T>(scalar);
+}
+
+MSL_UNCHECKED inline void *pointer(const MslBindings *b, MslArg arg) {
+  return arg.kind == MSL_ARG_THREADGROUP ? b->threadgroup[arg.index] : b->buffer[arg.index];
+}
+
+template <class T> struct Fetch {
+  MSL_UNCHECKED static T get(const MslBindings *, MslArg arg) {
+    if constexpr (is_class_v<T> && !is_vec_<T>::value) return T{};
+    else return position<T>(arg);
+  }
+};
+template <class T> struct Fetch<T *> {
+  MSL_UNCHECKED static T *get(const MslBindings *b, MslArg arg) { return (T *)pointer(b, arg); }
+};
+template <class T> struct Fetch<T &> {
+  MSL_UNCHECKED static T &get(const MslBindings *b, MslArg arg) { return *(T *)pointer(b, arg); }
+};
+template <class T, class E, class... Tags> struct Fetch<tensor<T, E, Tags...>> {
+  MSL_UNCHECKED static tensor<T, E, Tags...> get(const MslBindings *b, MslArg arg) {
+    tensor<T, E, Tags...> t;
+    const MslTensorBinding *host = b->tensor[arg.index];
+    if (!host) {
+      msl_report("binding", "no tensor bound at buffer index %d", arg.index);
+      __builtin_trap();
+    }
+    t.p_ = (T *)host->data;
+    for (int i = 0; i < t.R; i++) {
+      t.e_.e_[i] = t.lim_[i] = host->extents[i];
+      t.s_[i] = host->strides[i];
+    }
+    return t;
+  }
+};
+
+template <auto Function, const MslArg *Args> struct Launch;
+template <class... P, void (*Function)(P...), const MslArg *Args> struct Launch<Function, Args> {
+  template <size_t... I> MSL_INLINE static void call(const MslBindings *b, index_sequence<I...>) {
+    [[clang::noinline]] Function(Fetch<P>::get(b, Args[I])...); // its frame keeps the line of the kernel
+  }
+  static void run(const MslBindings *b) { call(b, make_index_sequence<sizeof...(P)>{}); }
+};
+
+// The kernels of this library, as a list that grows while its static objects are made.
+inline __attribute__((visibility("hidden"))) const MslKernel *kernel_list = nullptr;
+struct KernelEntry {
+  MslKernel kernel;
+  KernelEntry(const char *name, MslEntry entry) : kernel{name, entry, kernel_list} { kernel_list = &kernel; }
+};
+} // namespace msl
+
+extern "C" {
+extern const char __ehdr_start __attribute__((visibility("hidden")));
+extern const char _end __attribute__((visibility("hidden")));
+__attribute__((used)) inline MslLibrary msl_library() { return {msl::kernel_list, &__ehdr_start, &_end}; }
+}

@@ -1,0 +1,35 @@
+// Scalar types and the cast between half and bfloat.
+#pragma once
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long uint64_t;
+typedef __SIZE_TYPE__ size_t;
+typedef __PTRDIFF_TYPE__ ptrdiff_t;
+typedef __INTPTR_TYPE__ intptr_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef _Float16 half;
+typedef __bf16 bfloat;
+// MSL allows explicit half <-> bfloat conversions, clang does not: the rewriter turns static_cast into msl_cast
+template <class D, class S> constexpr D msl_cast(S &&s) {
+  using U = __remove_cvref(S);
+  if constexpr ((__is_same(__remove_cv(D), bfloat) && __is_same(U, half)) ||
+                (__is_same(__remove_cv(D), half) && __is_same(U, bfloat)))
+    return static_cast<D>(static_cast<float>(s));
+  else return static_cast<D>(static_cast<S &&>(s));
+}
+constexpr half operator""h(long double v) { return (half)v; }
+constexpr half operator""h(unsigned long long v) { return (half)v; }
+constexpr half operator"" H(long double v) { return (half)v; }
+constexpr bfloat operator"" bf(long double v) { return (bfloat)(float)v; }
+constexpr bfloat operator"" BF(long double v) { return (bfloat)(float)v; }
+
+#define MSL_INLINE inline __attribute__((always_inline))

@@ -1,0 +1,1 @@
+#include "msl/macros.h"

@@ -1,0 +1,108 @@
+// The interface between compiled kernels, the runtime, and the Python side (which mirrors the structs with ctypes).
+#pragma once
+typedef __SIZE_TYPE__ msl_size;
+typedef __UINTPTR_TYPE__ msl_uptr;
+
+// A call that all lanes must meet at one place: clang may not duplicate it into divergent branches.
+#define MSL_CONVERGENT __attribute__((convergent, noinline))
+#define MSL_UNCHECKED __attribute__((disable_sanitizer_instrumentation))
+
+struct MslThread {     // what one GPU thread can ask about itself
+  unsigned tid[3];     // thread_position_in_threadgroup
+  unsigned tg[3];      // threadgroup_position_in_grid
+  unsigned size[3];    // threads_per_threadgroup: smaller in a threadgroup at the edge of the grid
+  unsigned nominal[3]; // dispatch_threads_per_threadgroup
+  unsigned groups[3];  // threadgroups_per_grid
+  unsigned grid[3];    // threads_per_grid
+  unsigned index, lane, simdgroup, simdgroups, threads;
+  int layout, zero_cooperative; // see MslOptions
+};
+
+struct MslTensorBinding { // a host tensor bound to a buffer index, innermost dimension first
+  void *data;
+  int rank;
+  long extents[8];
+  long strides[8];
+};
+
+struct MslTextureBinding { // a host image: rows of pixels of `channels` components of `format`
+  void *data;
+  int format, channels;
+  unsigned width, height, depth;
+  long row_bytes, slice_bytes;
+};
+
+enum { MSL_BUFFERS = 64, MSL_THREADGROUP_BUFFERS = 31, MSL_TEXTURES = 128, MSL_MAX_THREADS = 1024 };
+
+struct MslBindings {
+  void *buffer[MSL_BUFFERS];
+  void *threadgroup[MSL_THREADGROUP_BUFFERS];
+  const MslTensorBinding *tensor[MSL_BUFFERS];
+  const MslTextureBinding *texture[MSL_TEXTURES];
+};
+
+struct MslArg {
+  short kind, index;
+};
+enum MslArgKind { // the numbers are those of frontend/parameters.py
+  MSL_ARG_BUFFER = 0,
+  MSL_ARG_THREADGROUP = 1,
+  MSL_ARG_TID = 10,
+  MSL_ARG_GRID_POSITION,
+  MSL_ARG_TG,
+  MSL_ARG_SIZE,
+  MSL_ARG_NOMINAL,
+  MSL_ARG_GROUPS,
+  MSL_ARG_GRID,
+  MSL_ARG_INDEX,
+  MSL_ARG_LANE,
+  MSL_ARG_SIMDGROUP,
+  MSL_ARG_SIMDGROUPS,
+  MSL_ARG_SIMD_WIDTH,
+  MSL_ARG_QUAD_LANE,
+  MSL_ARG_QUADGROUP,
+  MSL_ARG_QUADGROUPS,
+  MSL_ARG_TEXTURE = 40,
+  MSL_ARG_SAMPLER,
+  MSL_ARG_ZERO
+};
+
+typedef void (*MslEntry)(const MslBindings *);
+struct MslKernel { // an element of the list that a compiled library exports
+  const char *name;
+  MslEntry entry;
+  const MslKernel *next;
+};
+struct MslLibrary {
+  const MslKernel *kernels;
+  const void *image_begin, *image_end;
+};
+
+typedef void (*MslLanesFn)(void **lanes, unsigned mask);  // 32 payloads, null where a lane does not take part
+typedef void (*MslThreadsFn)(void **threads, unsigned n); // n payloads
+
+enum MslOperation { MSL_OP_ANY = 0, MSL_OP_UNIFORM = 1, MSL_OP_BARRIER = 2 }; // UNIFORM: all lanes must take part
+enum MslAccess { MSL_READ = 0, MSL_WRITE = 1, MSL_ATOMIC = 2 };
+enum MslMemoryFlags { MSL_MEM_DEVICE = 1, MSL_MEM_THREADGROUP = 2 };
+enum MslLayout { MSL_LAYOUT_M5 = 0, MSL_LAYOUT_PRE_M5 = 1, MSL_LAYOUT_SCRAMBLED = 2 };
+
+extern "C" {
+extern __thread MslThread *msl_current __attribute__((tls_model("initial-exec")));
+// Constant during the life of a GPU thread, so calls may be merged.
+unsigned msl_lane(void) __attribute__((const));
+unsigned msl_thread_index(void) __attribute__((const));
+unsigned msl_simdgroup(void) __attribute__((const));
+unsigned msl_threads(void) __attribute__((const));
+int msl_layout(void) __attribute__((const));
+int msl_zero_cooperative(void) __attribute__((const));
+
+void *msl_threadgroup_variable(const void *key, msl_size size, msl_size align, const char *name);
+MSL_CONVERGENT void msl_simd_op(int operation, void *payload, MslLanesFn combine);
+MSL_CONVERGENT void msl_group_op(void *payload, MslThreadsFn combine);
+MSL_CONVERGENT void msl_threadgroup_barrier(unsigned flags);
+MSL_CONVERGENT void msl_simdgroup_barrier(unsigned flags);
+void msl_check(const void *address, msl_size size, int access);
+void msl_report(const char *kind, const char *format, ...);
+void msl_yield(void);
+void *msl_scratch(msl_size size);
+}

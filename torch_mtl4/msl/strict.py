@@ -1,0 +1,69 @@
+"""The strict pass: the same text type-checked with real address spaces, which the run build does not have."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import toolchain
+from .compile import preprocessed
+from .frontend import Rewriter, TokenStream, lex
+from .tiers import DEFAULT_TIER
+
+_PROLOGUE = """#include "msl/strict.h"
+#define device MSL_DEVICE
+#define threadgroup MSL_THREADGROUP
+#define constant MSL_CONSTANT const
+#define thread
+"""
+_SCALARS = "bool|char|uchar|short|ushort|int|uint|long|ulong|half|float|bfloat"
+_VECTOR = re.compile(rf"(?:{_SCALARS})[234]")
+_FLAGS = ["-std=c++23", "-nostdinc", "-Wno-everything", f"-I{toolchain.INCLUDE}"]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Verdict of the strict pass; true if the source was accepted."""
+
+    accepted: bool
+    diagnostics: str
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+    @property
+    def errors(self) -> list[str]:
+        """The lines of the diagnostics that state an error."""
+        return [line for line in self.diagnostics.splitlines() if " error: " in line]
+
+
+def check(
+    source: str | Path, *, name="kernel.metal", include=(), defines=None, tier: str = DEFAULT_TIER
+) -> CheckResult:
+    """Type-checks a source with address spaces; nothing is built. Arguments as of `compile`."""
+    text, _ = preprocessed(source, name, include, defines, tier)
+    stream = TokenStream(lex(text))
+    _rewrite_vector_constructors(stream)
+    body = Rewriter(stream, {}, strict=True).run()
+    return CheckResult(*toolchain.check_syntax(_PROLOGUE + body, _FLAGS))
+
+
+def _rewrite_vector_constructors(stream: TokenStream) -> None:
+    """Vectors are clang's built-in ones here, which have no constructors: float2(a, b) becomes a function call."""
+    for i, token in enumerate(stream.tokens):
+        if token.kind != "word" or not (_VECTOR.fullmatch(token.text) or token.text == "vec"):
+            continue
+        end = i
+        if token.text == "vec":
+            if stream.at(stream.next(i)) != "<":
+                continue
+            end = stream.close_angle(stream.next(i))
+        parenthesis = stream.next(end)
+        if stream.at(parenthesis) != "(" or stream.at(stream.next(parenthesis)) == ")":
+            continue
+        before = stream.prev(i)
+        if stream.at(before) in (".", "->"):
+            continue
+        if stream.at(before) == "::":
+            stream.tokens[before].text = stream.tokens[stream.prev(before)].text = ""
+        token.text = "msl_make<" + token.text
+        stream.tokens[end].text += ">"
