@@ -1,10 +1,14 @@
 """Builds the extension: one library on torch's stable ABI, and the small pybind11 module beside it.
 
 Each file of csrc/cpu/kernels is compiled once per instruction set of the target architecture (see csrc/cpu/isa.h).
+Objects that are newer than their source, every header and this file are kept. TORCH_MTL4_WERROR=0 lets a compiler that
+knows more warnings than ours build it all the same.
 """
 
 import os
 import platform
+import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,15 +16,26 @@ import pybind11
 import torch.utils.cpp_extension
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+if sys.platform == "darwin":
+    # torch for macOS is arm64 only and needs macOS 14, whatever the Python at hand was built for.
+    os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", "14.0")
+    os.environ.setdefault("ARCHFLAGS", "-arch arm64")
 
 TORCH_TARGET_VERSION = "0x020d000000000000"  # 2.13: the oldest torch that the library loads into
 TORCH_INCLUDES = [f"-isystem{path}" for path in torch.utils.cpp_extension.include_paths()]  # not ours to warn about
-CXX_FLAGS = ["-std=c++20", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
+CXX_FLAGS = ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow"]
+if os.environ.get("TORCH_MTL4_WERROR") != "0":
+    CXX_FLAGS.append("-Werror")
 
+# g++ 12 takes the undefined operands inside its own AVX-512 intrinsics for uninitialised ones (GCC bug 105593).
+KERNEL_CXX_FLAGS = ["-ffp-contract=fast", "-Wno-unknown-warning-option", "-Wno-maybe-uninitialized"]
 AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mprefer-vector-width=512"]
 AVX512_BF16 = [*AVX512, "-mavx512bf16", "-mavx512vbmi"]
-KERNEL_FLAGS = {
+ARM = {"baseline": [], "neon": []}
+ISA_FLAGS = {
     "x86_64": {
         "baseline": [],
         "avx2": AVX2,
@@ -28,41 +43,64 @@ KERNEL_FLAGS = {
         "avx512_bf16": AVX512_BF16,
         "amx": [*AVX512_BF16, "-mamx-tile", "-mamx-bf16"],
     },
-    "arm64": {"baseline": [], "neon": []},
-    "aarch64": {"baseline": [], "neon": []},
+    "arm64": ARM,
+    "aarch64": ARM,
 }
 
 
 class BuildExt(build_ext):
-    """Compiles sources in parallel, and the kernels once per instruction set."""
+    """Compiles all sources in parallel, and the kernels once per instruction set."""
 
     def build_extension(self, ext):
+        jobs = [(source, "common", []) for source in ext.sources]
         if ext.name == "torch_mtl4._C":
-            ext.extra_objects = self.compile_kernels(ext)
-        super().build_extension(ext)
+            # Smaller instruction sets first: of an inline function that several objects define, the linker keeps the
+            # first, and a larger set's must not end up in the path of a machine that lacks it.
+            for isa, flags in ISA_FLAGS.get(platform.machine(), {"baseline": []}).items():
+                macros = [f"-DMTL4_ISA={isa}", f"-DMTL4_ISA_{isa.upper()}=1"]
+                jobs += [(source, isa, [*KERNEL_CXX_FLAGS, *macros, *flags]) for source in sources("csrc/cpu/kernels")]
+        with ThreadPoolExecutor(self.parallel or os.cpu_count()) as pool:
+            objects = list(pool.map(lambda job: self.compile(ext, *job), jobs))
+        self.compiler.link_shared_object(
+            objects,
+            self.get_ext_fullpath(ext.name),
+            libraries=self.get_libraries(ext),
+            library_dirs=ext.library_dirs,
+            export_symbols=self.get_export_symbols(ext),
+            build_temp=self.build_temp,
+            target_lang="c++",
+        )
 
-    def compile_kernels(self, ext):
-        variants = KERNEL_FLAGS.get(platform.machine(), {"baseline": []})
-        sources = sorted(str(p) for p in Path("csrc/cpu/kernels").glob("*.cpp"))
-
-        def compile_variant(job):
-            source, (isa, flags) = job
-            return self.compiler.compile(
+    def compile(self, ext, source, folder, flags):
+        folder = os.path.join(self.build_temp, ext.name, folder)
+        obj = Path(self.compiler.object_filenames([source], output_dir=folder)[0])
+        newest = max(os.stat(path).st_mtime for path in (source, *ext.depends))
+        if self.force or not obj.exists() or obj.stat().st_mtime < newest:
+            self.compiler.compile(
                 [source],
-                output_dir=os.path.join(self.build_temp, isa),
-                macros=[*ext.define_macros, ("MTL4_ISA", isa), (f"MTL4_ISA_{isa.upper()}", "1")],
+                output_dir=folder,
+                macros=ext.define_macros,
                 include_dirs=ext.include_dirs,
                 extra_postargs=[*ext.extra_compile_args, *flags],
             )
+        return str(obj)
 
-        jobs = [(source, variant) for source in sources for variant in variants.items()]
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return [obj for objs in pool.map(compile_variant, jobs) for obj in objs]
+
+class BuildPy(build_py):
+    """Adds metal/ to the package: the Metal sources are compiled on the user's machine, at run time."""
+
+    def run(self):
+        super().run()
+        if Path("metal").is_dir() and not self.editable_mode:
+            target = Path(self.build_lib, "torch_mtl4", "metal")
+            shutil.copytree("metal", target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md", ".*"))
 
 
 def sources(*folders):
     return sorted(str(p) for folder in folders for p in Path(folder).glob("*.cpp"))
 
+
+HEADERS = ["setup.py", *sorted(str(p) for p in Path("csrc").rglob("*.h"))]
 
 setup(
     ext_modules=[
@@ -74,7 +112,7 @@ setup(
             extra_compile_args=[*CXX_FLAGS, *TORCH_INCLUDES],
             library_dirs=torch.utils.cpp_extension.library_paths(),
             libraries=["torch_cpu"],
-            depends=[str(p) for p in Path("csrc").rglob("*.h")],
+            depends=HEADERS,
             language="c++",
         ),
         Extension(
@@ -82,8 +120,9 @@ setup(
             [*sources("csrc/python"), "csrc/cpu/isa.cpp"],
             include_dirs=["csrc"],
             extra_compile_args=[*CXX_FLAGS, f"-isystem{pybind11.get_include()}"],
+            depends=HEADERS,
             language="c++",
         ),
     ],
-    cmdclass={"build_ext": BuildExt},
+    cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
 )
