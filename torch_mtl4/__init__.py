@@ -1,7 +1,10 @@
 """Block-quantized linears and flash attention for PyTorch on Apple Silicon, with a fast CPU backend."""
 
 from torch_mtl4 import nn
-from torch_mtl4.integrations import register as _register
+from torch_mtl4.integrations.names import register as _register
+from torch_mtl4.integrations.patching import patch, unpatch
+from torch_mtl4.integrations.report import report
+from torch_mtl4.integrations.sdpa import disable, enable, enabled
 from torch_mtl4.ops.flash_attention import flash_attention
 from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize
 from torch_mtl4.ops.scaled_dot_product_attention import scaled_dot_product_attention
@@ -11,10 +14,16 @@ _register()
 __version__ = "0.1.0"
 
 __all__ = [
+    "disable",
+    "enable",
+    "enabled",
     "flash_attention",
     "mxfp8_dequantize",
     "mxfp8_linear",
     "mxfp8_quantize",
     "nn",
+    "patch",
+    "report",
     "scaled_dot_product_attention",
+    "unpatch",
 ]

@@ -5,8 +5,8 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from torch_mtl4 import flash_attention
-from torch_mtl4.integrations import calls, masks
+from torch_mtl4 import _calls, flash_attention
+from torch_mtl4.integrations import masks
 from torch_mtl4.integrations.explicit import explicit_attention
 from torch_mtl4.integrations.supported import autocast_dtype, why_unsupported
 
@@ -126,8 +126,8 @@ def attention_forward(
         or why_unsupported(query, value)
     )
     if reason is not None:
-        calls.refuse_if_strict(getattr(module, "_mtl4_strict", False), module, reason)
-    calls.record(module, reason)
+        _calls.refuse_if_strict(getattr(module, "_mtl4_strict", False), module, reason)
+    _calls.record(module, reason)
     if reason is None:
         out, weights = flash_attention(query, key, value, **options), None
         if head_scale is not None:

@@ -1,4 +1,4 @@
-"""Counts, module by module, the attention calls that took the kernel and those that could not, with the reason."""
+"""Counts, module by module, the calls that took a kernel of ours and those that could not, with the reason."""
 
 import os
 import threading
