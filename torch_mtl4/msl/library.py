@@ -81,11 +81,11 @@ class Library:
         names = [f"{Path(path).name}:{line}" for path, line in own or frames]
         return Location(names[0], tuple(names[1:])) if names else None
 
-    def _collect(self, kernel: str) -> Report:
+    def _collect(self, kernel: str, reports: int) -> Report:
         report, view = Report(), native.ReportView()
         runtime = native.runtime()
-        for i in range(runtime.msl_report_count()):
-            runtime.msl_report_get(i, ctypes.byref(view))
+        for i in range(runtime.msl_report_count(reports)):
+            runtime.msl_report_get(reports, i, ctypes.byref(view))
             thread = None
             if view.has_thread:
                 thread = ThreadPosition(tuple(view.threadgroup), tuple(view.thread), view.simdgroup, view.lane)
@@ -100,6 +100,7 @@ class Library:
                     view.count,
                 )
             )
+        runtime.msl_reports_free(reports)
         return report
 
 
@@ -182,8 +183,7 @@ class Kernel:
         )
         bound = BoundBuffers(self._by_index("buffers", buffers, native.BUFFERS), self._buffer_parameters())
         try:
-            stats = self._run(grid, size, exact, threads is not None, bound, threadgroup_memory, options)
-            report = self.library._collect(self.name)
+            stats, report = self._run(grid, size, exact, threads is not None, bound, threadgroup_memory, options)
             self.library.report.findings.extend(report)
             bound.copy_back()
         finally:
@@ -201,11 +201,10 @@ class Kernel:
             stats.workers,
         )
 
-    def _run(self, grid, size, exact, is_exact, bound, threadgroup_memory, options) -> native.Stats:
+    def _run(self, grid, size, exact, is_exact, bound, threadgroup_memory, options) -> tuple[native.Stats, Report]:
         stats = native.Stats()
         if 0 in grid:
-            native.runtime().msl_report_clear()
-            return stats
+            return stats, Report()
         memory = (ctypes.c_uint64 * native.THREADGROUP_BUFFERS)()
         for index, nbytes in self._by_index("threadgroup_memory", threadgroup_memory, len(memory)).items():
             memory[index] = nbytes
@@ -221,8 +220,8 @@ class Kernel:
             binding=bindings,
             threadgroup_bytes=memory,
         )
-        native.runtime().msl_dispatch(ctypes.byref(dispatch), ctypes.byref(options), ctypes.byref(stats))
-        return stats
+        reports = native.runtime().msl_dispatch(ctypes.byref(dispatch), ctypes.byref(options), ctypes.byref(stats))
+        return stats, self.library._collect(self.name, reports)
 
     def _buffer_parameters(self) -> dict:
         return {int(p.index): p for p in self.declaration.parameters if p.kind == BUFFER and p.index.isdigit()}

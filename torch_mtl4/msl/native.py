@@ -103,5 +103,8 @@ def runtime() -> ctypes.CDLL:
     lib.msl_buffer_filled.argtypes = [ctypes.c_void_p]
     lib.msl_buffer_free.argtypes = [ctypes.c_void_p]
     lib.msl_dispatch.argtypes = [ctypes.POINTER(Dispatch), ctypes.POINTER(Options), ctypes.POINTER(Stats)]
-    lib.msl_report_get.argtypes = [ctypes.c_int, ctypes.POINTER(ReportView)]
+    lib.msl_dispatch.restype = ctypes.c_void_p
+    lib.msl_report_count.argtypes = [ctypes.c_void_p]
+    lib.msl_report_get.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ReportView)]
+    lib.msl_reports_free.argtypes = [ctypes.c_void_p]
     return lib

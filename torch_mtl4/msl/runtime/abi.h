@@ -7,15 +7,20 @@ typedef __UINTPTR_TYPE__ msl_uptr;
 #define MSL_CONVERGENT __attribute__((convergent, noinline))
 #define MSL_UNCHECKED __attribute__((disable_sanitizer_instrumentation))
 
-struct MslThread {     // what one GPU thread can ask about itself
-  unsigned tid[3];     // thread_position_in_threadgroup
-  unsigned tg[3];      // threadgroup_position_in_grid
-  unsigned size[3];    // threads_per_threadgroup: smaller in a threadgroup at the edge of the grid
-  unsigned nominal[3]; // dispatch_threads_per_threadgroup
-  unsigned groups[3];  // threadgroups_per_grid
-  unsigned grid[3];    // threads_per_grid
-  unsigned index, lane, simdgroup, simdgroups, threads;
-  int layout, zero_cooperative; // see MslOptions
+struct MslThreadgroup { // what all threads of a threadgroup share
+  unsigned tg[3];       // threadgroup_position_in_grid
+  unsigned size[3];     // threads_per_threadgroup: smaller in a threadgroup at the edge of the grid
+  unsigned nominal[3];  // dispatch_threads_per_threadgroup
+  unsigned groups[3];   // threadgroups_per_grid
+  unsigned grid[3];     // threads_per_grid
+  unsigned simdgroups, threads;
+  int layout, zero_cooperative; // see Options in state.h
+};
+
+struct MslThread { // what one GPU thread can ask about itself
+  unsigned tid[3]; // thread_position_in_threadgroup
+  unsigned index, lane, simdgroup;
+  const MslThreadgroup *group;
 };
 
 struct MslTensorBinding { // a host tensor bound to a buffer index, innermost dimension first

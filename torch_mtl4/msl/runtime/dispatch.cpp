@@ -21,14 +21,14 @@ double now() {
 using namespace msl;
 
 extern "C" {
-struct MslBinding { // mirrored in library.py
+struct MslBinding { // mirrored in native.py
   int index;
   void *buffer;
   uint64_t offset;
   const MslTensorBinding *tensor;
 };
 
-struct MslDispatch { // mirrored in library.py
+struct MslDispatch { // mirrored in native.py
   MslEntry entry;
   const MslLibrary *library;
   unsigned groups[3], threadgroup[3], threads[3];
@@ -37,10 +37,11 @@ struct MslDispatch { // mirrored in library.py
   const uint64_t *threadgroup_bytes;
 };
 
-void msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) {
+// Returns the findings, which the caller reads and frees.
+Reports *msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) {
   std::lock_guard<std::mutex> lock(one_dispatch);
-  clear_reports();
   Job job{};
+  job.reports = new Reports;
   job.entry = d->entry;
   job.options = *options;
   job.exact = d->exact;
@@ -92,5 +93,6 @@ void msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) {
     out->aborted |= s.aborted;
   }
   out->workers = workers;
+  return job.reports;
 }
 }

@@ -1,12 +1,6 @@
-// One fiber per GPU thread; simdgroup operations and barriers are rendezvous; threadgroups are spread over OS threads.
+// One fiber per GPU thread; simdgroup operations and barriers are rendezvous.
 #include "context_switch.h"
 #include "state.h"
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <signal.h>
-#include <sys/mman.h>
-#include <time.h>
 
 extern "C" __thread MslThread *msl_current __attribute__((tls_model("initial-exec"))) = nullptr;
 
@@ -14,8 +8,6 @@ namespace msl {
 thread_local Worker *worker = nullptr;
 
 namespace {
-constexpr size_t FAULT_STACK_BYTES = 131072;
-
 uint64_t random_number(Worker *w) {
   w->random ^= w->random << 13;
   w->random ^= w->random >> 7;
@@ -135,100 +127,53 @@ Fiber *pick(Worker *w) {
   }
 }
 
-void reschedule(Worker *w) {
-  Fiber *me = w->current, *next = pick(w);
-  if (next == me) return;
+void fiber_main();
+
+void take_stack(Worker *w, Fiber *f) {
+  f->stack_low = w->free_stacks.back();
+  w->free_stacks.pop_back();
+  f->stack_top = stack_top(w, f->stack_low);
+  f->sp = fresh_stack(f->stack_top, fiber_main);
+}
+
+void switch_to(Worker *w, Fiber *next, void **save) {
   w->current = next;
   w->stats.switches++;
-  if (next) msl_current = &next->thread;
-  msl_switch(&me->sp, next ? next->sp : w->main_sp);
+  if (next) {
+    msl_current = &next->thread;
+    if (!next->sp) take_stack(w, next);
+  }
+  msl_switch(save, next ? next->sp : w->main_sp);
+}
+
+void reschedule(Worker *w) {
+  Fiber *me = w->current, *next = pick(w);
+  if (next != me) switch_to(w, next, &me->sp);
 }
 
 void fiber_main() {
   Worker *w = worker;
-  Fiber *f = w->current;
-  w->job->entry(&w->bindings);
-  f->state = FiberState::Done;
-  Simdgroup &g = w->simdgroups[f->thread.simdgroup];
-  unsigned bit = 1u << f->thread.lane;
-  g.live &= ~bit;
-  g.runnable &= ~bit;
-  w->live--;
-  reschedule(w);
-  __builtin_unreachable();
-}
-
-void start_fiber(Worker *w, int i, const unsigned *group, const unsigned *size) {
-  const Job *job = w->job;
-  Fiber &f = w->fibers[i];
-  MslThread &t = f.thread;
-  t.tid[0] = i % size[0];
-  t.tid[1] = i / size[0] % size[1];
-  t.tid[2] = i / (size[0] * size[1]);
-  for (int d = 0; d < 3; d++) {
-    t.tg[d] = group[d];
-    t.size[d] = size[d];
-    t.nominal[d] = job->nominal[d];
-    t.groups[d] = job->groups[d];
-    t.grid[d] = job->exact ? job->threads[d] : job->groups[d] * job->nominal[d];
+  for (;;) {
+    Fiber *f = w->current;
+    w->job->entry(&w->bindings);
+    f->state = FiberState::Done;
+    Simdgroup &g = w->simdgroups[f->thread.simdgroup];
+    unsigned bit = 1u << f->thread.lane;
+    g.live &= ~bit;
+    g.runnable &= ~bit;
+    w->live--;
+    Fiber *next = pick(w);
+    if (!next || next->sp) {
+      w->free_stacks.push_back(f->stack_low);
+      switch_to(w, next, &f->sp);
+      __builtin_unreachable();
+    }
+    w->current = next; // has not run yet: it takes over this stack, which is warm
+    msl_current = &next->thread;
+    next->stack_low = f->stack_low;
+    next->stack_top = f->stack_top;
+    next->sp = f;
   }
-  t.index = i;
-  t.lane = i % SIMD_WIDTH;
-  t.simdgroup = i / SIMD_WIDTH;
-  t.simdgroups = w->simdgroup_count;
-  t.threads = w->n;
-  t.layout = job->options.layout;
-  t.zero_cooperative = job->options.zero_cooperative;
-  f.state = FiberState::Running;
-  f.sp = fresh_stack(f.stack_top, fiber_main);
-}
-
-const char *threadgroup_buffer_name(int i) {
-  static const char *names[] = {"[[threadgroup(0)]]", "[[threadgroup(1)]]", "[[threadgroup(2)]]", "[[threadgroup(3)]]"};
-  return i < 4 ? names[i] : "[[threadgroup(4 or more)]]";
-}
-
-void run_threadgroup(Worker *w, uint64_t id) {
-  Job *job = w->job;
-  unsigned group[3] = {(unsigned)(id % job->groups[0]), (unsigned)(id / job->groups[0] % job->groups[1]),
-                       (unsigned)(id / ((uint64_t)job->groups[0] * job->groups[1]))};
-  unsigned size[3];
-  for (int d = 0; d < 3; d++) {
-    size[d] = job->nominal[d];
-    if (job->exact) size[d] = std::min(size[d], job->threads[d] - group[d] * job->nominal[d]);
-  }
-  w->n = w->live = size[0] * size[1] * size[2];
-  w->simdgroup_count = (w->n + SIMD_WIDTH - 1) / SIMD_WIDTH;
-  w->at_barrier = w->at_group_operation = 0;
-  w->group = (uint32_t)id + 1;
-  w->threadgroup_epoch = w->device_epoch = 1;
-  if (w->cells) memset(w->cells, 0, sizeof(ThreadgroupCell) * ((w->arena_high + RED_ZONE) / 2 + 1));
-  w->arena_top = w->arena_used = 0;
-  w->variables.clear();
-  for (int i = 0; i < MSL_THREADGROUP_BUFFERS; i++)
-    if (job->threadgroup_bytes[i])
-      w->bindings.threadgroup[i] =
-          allocate_threadgroup(w, job->threadgroup_bytes[i], 16, nullptr, threadgroup_buffer_name(i));
-  for (int s = 0; s < w->simdgroup_count; s++) {
-    int lanes = std::min(w->n - s * SIMD_WIDTH, SIMD_WIDTH);
-    unsigned mask = lanes == SIMD_WIDTH ? ~0u : (1u << lanes) - 1;
-    w->simdgroups[s] = {mask, mask, 0, mask, 0, false, 1, 1};
-  }
-  for (int i = 0; i < w->n; i++) start_fiber(w, i, group, size);
-  w->current = nullptr;
-  Fiber *first = pick(w);
-  w->current = first;
-  msl_current = &first->thread;
-  msl_switch(&w->main_sp, first->sp);
-  w->current = nullptr;
-  w->arena_high = std::max(w->arena_high, w->arena_top);
-  w->stats.threadgroup_bytes = std::max<uint64_t>(w->stats.threadgroup_bytes, w->arena_used);
-}
-
-double seconds(clockid_t clock) {
-  timespec t;
-  clock_gettime(clock, &t);
-  return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
 // Marks the calling fiber as waiting.
@@ -264,6 +209,12 @@ void simd_rendezvous(int operation, uintptr_t site, uintptr_t frame, void *paylo
 }
 } // namespace
 
+void run_fibers(Worker *w) {
+  w->current = nullptr;
+  switch_to(w, pick(w), &w->main_sp);
+  w->current = nullptr;
+}
+
 void leave_to_main() {
   Worker *w = worker;
   void *unused;
@@ -272,54 +223,6 @@ void leave_to_main() {
   __builtin_unreachable();
 }
 
-Worker *new_worker() {
-  Worker *w = new Worker{};
-  w->fibers = (Fiber *)calloc(MSL_MAX_THREADS, sizeof(Fiber));
-  w->stacks = (char *)mmap(nullptr, STACK_SLOT * MSL_MAX_THREADS, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  for (int i = 0; i < MSL_MAX_THREADS; i++) {
-    char *guard = w->stacks + STACK_SLOT * i;
-    mprotect(guard, PAGE, PROT_NONE);
-    w->fibers[i].stack_low = (uintptr_t)guard + PAGE;
-    // Staggered, so that the hot lines of the stacks do not fall into the same cache sets.
-    w->fibers[i].stack_top = ((uintptr_t)guard + STACK_SLOT - 192 * (i & 63) - 64) & ~(uintptr_t)63;
-  }
-  w->arena = (char *)mmap(nullptr, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  w->fault_stack = malloc(FAULT_STACK_BYTES);
-  return w;
-}
-
-void run_worker(Worker *w, Job *job, int id) {
-  double begin = seconds(CLOCK_THREAD_CPUTIME_ID);
-  char *signal_stack = (char *)malloc(FAULT_STACK_BYTES);
-  stack_t alternative{}, before{};
-  alternative.ss_sp = signal_stack;
-  alternative.ss_size = FAULT_STACK_BYTES;
-  sigaltstack(&alternative, &before);
-
-  w->job = job;
-  w->bindings = job->bindings;
-  w->random = 0x9E3779B97F4A7C15ull * (job->options.seed + 1) + id;
-  w->aborted = false;
-  w->unchecked = 0;
-  w->last_buffer = nullptr;
-  w->stats = {};
-  if (!job->options.checked) {
-    free(w->cells);
-    w->cells = nullptr;
-  } else if (!w->cells) w->cells = (ThreadgroupCell *)calloc(ARENA_BYTES / 2, sizeof(ThreadgroupCell));
-  worker = w;
-  while (!w->aborted) {
-    uint64_t i = job->next.fetch_add(1);
-    if (i >= job->total) break;
-    run_threadgroup(w, i);
-  }
-  worker = nullptr;
-  sigaltstack(&before, nullptr);
-  free(signal_stack);
-  w->stats.aborted = w->aborted;
-  w->stats.cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) - begin;
-}
 } // namespace msl
 
 using namespace msl;
@@ -328,9 +231,9 @@ extern "C" {
 unsigned msl_lane(void) { return msl_current->lane; }
 unsigned msl_thread_index(void) { return msl_current->index; }
 unsigned msl_simdgroup(void) { return msl_current->simdgroup; }
-unsigned msl_threads(void) { return msl_current->threads; }
-int msl_layout(void) { return msl_current->layout; }
-int msl_zero_cooperative(void) { return msl_current->zero_cooperative; }
+unsigned msl_threads(void) { return msl_current->group->threads; }
+int msl_layout(void) { return msl_current->group->layout; }
+int msl_zero_cooperative(void) { return msl_current->group->zero_cooperative; }
 
 MSL_CONVERGENT void msl_simd_op(int operation, void *payload, MslLanesFn combine) {
   simd_rendezvous(operation, MSL_CALLER, (uintptr_t)__builtin_frame_address(0), payload, combine, 0);
@@ -368,10 +271,7 @@ void msl_yield(void) {
   for (int k = 1; k < w->n; k++) {
     Fiber *x = &w->fibers[(f->thread.index + k) % w->n];
     if (x->state != FiberState::Running || x == f) continue;
-    w->current = x;
-    msl_current = &x->thread;
-    w->stats.switches++;
-    msl_switch(&f->sp, x->sp);
+    switch_to(w, x, &f->sp);
     return;
   }
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,12 @@ constexpr size_t PAGE = 4096, STACK_BYTES = 128 * 1024, STACK_SLOT = STACK_BYTES
 constexpr size_t ARENA_BYTES = 256 * 1024, RED_ZONE = 64;
 constexpr unsigned char POISON = 0xFA; // as float a large negative number, as half -32000-odd
 
-struct Options { // mirrored in library.py
+struct Options { // mirrored in native.py
   int workers, checked, shuffle, layout, zero_cooperative, device_races, uninitialised, exit_barriers;
   uint64_t seed, threadgroup_limit;
 };
 
-struct Stats { // mirrored in library.py
+struct Stats { // mirrored in native.py
   double seconds, cpu_seconds;
   uint64_t switches, simd_operations, barriers, threadgroup_bytes, workers;
   int aborted;
@@ -69,12 +70,18 @@ struct Report { // one finding; equal ones (same kind, same places) are counted
   uint64_t count;
   bool has_thread;
   MslThread thread;
+  unsigned threadgroup[3];
+};
+
+struct Reports { // of one dispatch; outlives it until the host has read them
+  std::mutex mutex;
+  std::vector<Report> list;
 };
 
 enum class FiberState { Running, SimdOperation, Barrier, GroupOperation, Done };
 
 struct Fiber { // one GPU thread
-  void *sp;
+  void *sp;    // null until it has run, and so has a stack
   MslThread thread;
   FiberState state;
   int operation;
@@ -103,10 +110,12 @@ struct Job {
   uintptr_t image_low, image_high;
   std::atomic<uint64_t> next;
   uint64_t total;
+  Reports *reports;
 };
 
 struct Worker { // one OS thread; all threads of a threadgroup stay on it
   Fiber *fibers;
+  MslThreadgroup threadgroup;
   Simdgroup simdgroups[MAX_SIMDGROUPS];
   int n, simdgroup_count, live, at_barrier, at_group_operation;
   Fiber *current;
@@ -114,6 +123,7 @@ struct Worker { // one OS thread; all threads of a threadgroup stay on it
   int unchecked; // > 0 while the runtime itself touches memory for a kernel
   uintptr_t operation_site;
   char *stacks, *arena;
+  std::vector<uintptr_t> free_stacks; // lowest usable address of each
   size_t arena_top, arena_high, arena_used;
   std::vector<ThreadgroupVariable> variables;
   ThreadgroupCell *cells;
@@ -137,12 +147,15 @@ extern thread_local Worker *worker;
 void report(const char *kind, uintptr_t pc, uintptr_t other_pc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void report_list(const char *kind, uintptr_t pc, uintptr_t other_pc, const char *format, __builtin_va_list arguments);
-void clear_reports();
 
 // scheduler.cpp
+void run_fibers(Worker *w);
+[[noreturn]] void leave_to_main();
+
+// worker.cpp
 Worker *new_worker();
 void run_worker(Worker *w, Job *job, int id);
-[[noreturn]] void leave_to_main();
+uintptr_t stack_top(const Worker *w, uintptr_t stack_low);
 
 // memory.cpp
 Buffer *zero_buffer();

@@ -18,29 +18,30 @@ template <class T> MSL_UNCHECKED inline T position(const unsigned *v) {
 }
 template <class T> MSL_UNCHECKED inline T position(MslArg arg) {
   const MslThread *t = msl_current;
+  const MslThreadgroup *g = t->group;
   switch (arg.kind) {
   case MSL_ARG_TID: return position<T>(t->tid);
   case MSL_ARG_GRID_POSITION: {
     unsigned p[3];
-    for (int d = 0; d < 3; d++) p[d] = t->tg[d] * t->nominal[d] + t->tid[d];
+    for (int d = 0; d < 3; d++) p[d] = g->tg[d] * g->nominal[d] + t->tid[d];
     return position<T>(p);
   }
-  case MSL_ARG_TG: return position<T>(t->tg);
-  case MSL_ARG_SIZE: return position<T>(t->size);
-  case MSL_ARG_NOMINAL: return position<T>(t->nominal);
-  case MSL_ARG_GROUPS: return position<T>(t->groups);
-  case MSL_ARG_GRID: return position<T>(t->grid);
+  case MSL_ARG_TG: return position<T>(g->tg);
+  case MSL_ARG_SIZE: return position<T>(g->size);
+  case MSL_ARG_NOMINAL: return position<T>(g->nominal);
+  case MSL_ARG_GROUPS: return position<T>(g->groups);
+  case MSL_ARG_GRID: return position<T>(g->grid);
   }
   unsigned scalar[3] = {};
   switch (arg.kind) {
   case MSL_ARG_INDEX: scalar[0] = t->index; break;
   case MSL_ARG_LANE: scalar[0] = t->lane; break;
   case MSL_ARG_SIMDGROUP: scalar[0] = t->simdgroup; break;
-  case MSL_ARG_SIMDGROUPS: scalar[0] = t->simdgroups; break;
+  case MSL_ARG_SIMDGROUPS: scalar[0] = g->simdgroups; break;
   case MSL_ARG_SIMD_WIDTH: scalar[0] = 32; break;
   case MSL_ARG_QUAD_LANE: scalar[0] = t->index & 3; break;
   case MSL_ARG_QUADGROUP: scalar[0] = t->index >> 2; break;
-  case MSL_ARG_QUADGROUPS: scalar[0] = (t->threads + 3) >> 2; break;
+  case MSL_ARG_QUADGROUPS: scalar[0] = (g->threads + 3) >> 2; break;
   }
   return position<T>(scalar);
 }
