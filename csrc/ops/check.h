@@ -1,6 +1,7 @@
 // Words for the contracts: an error names the op, the argument, what was expected and what came.
 #pragma once
 
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/Exception.h>
@@ -24,6 +25,21 @@ inline std::string dtype_string(torch::headeronly::ScalarType t) { return torch:
 inline bool is_float(torch::headeronly::ScalarType t) {
   using torch::headeronly::ScalarType;
   return t == ScalarType::Float || t == ScalarType::Half || t == ScalarType::BFloat16;
+}
+
+// Resizing a storage can leave a tensor that names more memory than there is.
+inline void check_storage(const char* op, const torch::stable::Tensor& t, const std::string& name) {
+  if (t.numel() == 0) return;
+  int64_t bytes = 0, needed = t.storage_offset() + 1;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_size(t.get(), &bytes));
+  bool overflow = false;
+  for (int64_t i = 0; i < t.dim(); ++i) {
+    int64_t extent = 0;
+    overflow |= t.size(i) > 1 && __builtin_mul_overflow(t.size(i) - 1, t.stride(i), &extent);
+    overflow |= __builtin_add_overflow(needed, extent, &needed);
+  }
+  overflow |= __builtin_mul_overflow(needed, static_cast<int64_t>(t.element_size()), &needed);
+  MTL4_CHECK(op, !overflow && needed <= bytes, name, "within its storage", std::to_string(bytes) + " bytes of storage");
 }
 
 }  // namespace mtl4

@@ -1,5 +1,6 @@
 #include "flash_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "check.h"
@@ -13,12 +14,18 @@ constexpr const char* kOp = "flash_attention";
 
 #define CHECK(cond, argument, expected, got) MTL4_CHECK(kOp, cond, argument, expected, got)
 
-std::array<int64_t, 4> strides4(const Tensor& t) { return {t.stride(0), t.stride(1), t.stride(2), t.stride(3)}; }
+// Torch leaves the strides of dimensions that hold at most one element, and of empty tensors, to chance.
+int64_t stride_of(const Tensor& t, int64_t dim) { return t.size(dim) > 1 && t.numel() > 0 ? t.stride(dim) : 0; }
+
+std::array<int64_t, 4> strides4(const Tensor& t) {
+  return {stride_of(t, 0), stride_of(t, 1), stride_of(t, 2), t.size(3) > 1 ? t.stride(3) : 1};
+}
 
 void check_input(const Tensor& t, const char* name, ScalarType dtype) {
   CHECK(t.dim() == 4, name, "with 4 dimensions", shape_string(t));
   CHECK(t.scalar_type() == dtype, name, "of query's dtype " + dtype_string(dtype), dtype_string(t.scalar_type()));
   CHECK(t.is_cpu(), name, "on cpu", "another device");
+  check_storage(kOp, t, name);
 }
 
 // A size-1 dimension broadcasts; so do missing leading ones.
@@ -31,7 +38,7 @@ std::array<int64_t, 4> broadcast_strides(const Tensor& t, std::array<int64_t, 4>
           "broadcastable to [" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + ", " +
               std::to_string(sizes[2]) + ", " + std::to_string(sizes[3]) + "]",
           shape_string(t));
-    strides[axis] = t.size(i) == 1 ? 0 : t.stride(i);
+    strides[axis] = stride_of(t, i);
   }
   return strides;
 }
@@ -53,14 +60,17 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
   CHECK(p.kv_heads > 0 ? p.heads % p.kv_heads == 0 : p.heads == 0, "query heads", "a multiple of key heads",
         std::to_string(p.heads) + " and " + std::to_string(p.kv_heads));
   for (int64_t dim : {p.head_dim, p.v_head_dim})
-    CHECK(dim >= 1 && dim <= 576, "head dim", "from 1 to 576", std::to_string(dim));
+    CHECK(dim >= 1 && dim <= kMaxHeadDim, "head dim", "from 1 to " + std::to_string(kMaxHeadDim), std::to_string(dim));
+  for (int64_t length : {p.q_len, p.kv_len})
+    CHECK(length <= kMaxLength, "length", "of at most " + std::to_string(kMaxLength), std::to_string(length));
   p.q_stride = strides4(a.query), p.k_stride = strides4(a.key), p.v_stride = strides4(a.value);
 
   if (a.attn_mask) {
     const Tensor& mask = *a.attn_mask;
     CHECK(mask.is_cpu(), "attn_mask", "on cpu", "another device");
+    check_storage(kOp, mask, "attn_mask");
     p.mask_dtype = mask.scalar_type();
-    CHECK(p.mask_dtype == ScalarType::Bool || is_float(p.mask_dtype), "attn_mask", "of dtype bool or floating point",
+    CHECK(p.mask_dtype == ScalarType::Bool || p.mask_dtype == ScalarType::Double || is_float(p.mask_dtype), "attn_mask", "of dtype bool or floating point",
           dtype_string(p.mask_dtype));
     p.mask_kind = p.mask_dtype == ScalarType::Bool ? MaskKind::boolean : MaskKind::additive;
     p.mask_stride = broadcast_strides(mask, {p.batch, p.heads, p.q_len, p.kv_len}, "attn_mask");
@@ -73,7 +83,8 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
   p.diagonal = a.causal && *a.causal == "upper_left" ? 0 : p.kv_len - p.q_len;
   CHECK(a.window_left >= -1 && a.window_right >= -1, "window", "of -1 (unbounded) or more",
         std::to_string(a.window_left) + ", " + std::to_string(a.window_right));
-  p.window_left = a.window_left, p.window_right = a.window_right;
+  p.window_left = std::min(a.window_left, p.q_len + p.kv_len);
+  p.window_right = std::min(a.window_right, p.q_len + p.kv_len);
   p.softmax_scale = a.scale ? static_cast<float>(*a.scale) : 1.0f / std::sqrt(static_cast<float>(p.head_dim));
   CHECK(!a.softcap || *a.softcap > 0, "softcap", "positive", std::to_string(*a.softcap));
   p.softcap = a.softcap ? static_cast<float>(*a.softcap) : 0.0f;
@@ -82,7 +93,8 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
     CHECK(s.is_cpu() && s.scalar_type() == ScalarType::Float, "sinks", "of dtype float32 on cpu",
           dtype_string(s.scalar_type()));
     CHECK(s.dim() == 1 && s.size(0) == p.heads, "sinks", "[H] = [" + std::to_string(p.heads) + "]", shape_string(s));
-    p.sinks_stride = s.stride(0);
+    check_storage(kOp, s, "sinks");
+    p.sinks_stride = stride_of(s, 0);
   }
   if (a.alibi_slopes) {
     const Tensor& s = *a.alibi_slopes;
@@ -91,8 +103,8 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
     CHECK((s.dim() == 1 && s.size(0) == p.heads) ||
               (s.dim() == 2 && s.size(0) == p.batch && s.size(1) == p.heads),
           "alibi_slopes", "[H] or [B, H]", shape_string(s));
-    p.alibi_stride = s.dim() == 1 ? std::array<int64_t, 2>{0, s.stride(0)}
-                                  : std::array<int64_t, 2>{s.stride(0), s.stride(1)};
+    check_storage(kOp, s, "alibi_slopes");
+    p.alibi_stride = {s.dim() == 1 ? 0 : stride_of(s, 0), stride_of(s, s.dim() - 1)};
   }
   return p;
 }

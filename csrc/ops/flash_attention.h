@@ -10,6 +10,8 @@
 
 namespace mtl4 {
 
+constexpr int64_t kMaxHeadDim = 576, kMaxLength = int64_t{1} << 40;
+
 enum class MaskKind { none, boolean, additive };
 
 // All strides are in elements and in the order [B, H, L, D]; a stride of 0 broadcasts.

@@ -1,89 +1,315 @@
 #include "cpu/kernels/flash_attention.h"
 
-#include <torch/csrc/stable/ops.h>
-#include <torch/headeronly/util/BFloat16.h>
-#include <torch/headeronly/util/Half.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <vector>
+#include "cpu/kernels/flash_attention_fma.h"
+#include "cpu/kernels/flash_attention_softmax.h"
+#include "cpu/kernels/flash_attention_visible.h"
 
 namespace mtl4::cpu::MTL4_ISA {
 namespace {
 
 using torch::headeronly::ScalarType;
 
-float load_mask(const FlashAttentionProblem& p, const void* mask, int64_t i) {
-  if (p.mask_kind == MaskKind::boolean) return static_cast<const bool*>(mask)[i] ? 0.0f : -INFINITY;
-  if (p.mask_dtype == ScalarType::Float) return static_cast<const float*>(mask)[i];
-  if (p.mask_dtype == ScalarType::Half) return static_cast<const c10::Half*>(mask)[i];
-  return static_cast<const c10::BFloat16*>(mask)[i];
+// What a worker holds beside the inputs and results; nothing of it grows with Lk.
+template <typename Products>
+struct Scratch {
+  float *keys, *values, *query, *out, *scores, *logits, *bias, *copy, *max, *sum, *decay;
+  typename Products::Weight* weights;
+  Interval* seen;
+  uint8_t* marks;
+  int64_t floats = 0;
+
+  Scratch(const Products& products, const FlashAttentionSchedule& s, float* memory) {
+    const auto take = [&](int64_t n) {
+      float* part = memory == nullptr ? nullptr : memory + floats;
+      floats += (n + 15) / 16 * 16;
+      return part;
+    };
+    keys = take(products.key_floats());
+    values = take(products.value_floats());
+    query = take(products.query_floats(s.rows_per_task));
+    out = take(s.rows_per_task * padded(products.v_head_dim));
+    scores = take(kBQ * kBK);
+    weights = reinterpret_cast<typename Products::Weight*>(Products::kWeightsInPlace ? scores : take(kBQ * kBK / 2));
+    logits = take(kBQ * kBK);
+    bias = take(kBK);
+    copy = take(kLanes * kMaxHeadDim);
+    max = take(s.rows_per_task);
+    sum = take(s.rows_per_task);
+    decay = take(s.rows_per_task);
+    seen = reinterpret_cast<Interval*>(take(s.rows_per_task * sizeof(Interval) / sizeof(float)));
+    marks = reinterpret_cast<uint8_t*>(take(kBK / sizeof(float)));
+  }
+};
+
+// Where row r of a group lies.
+struct Row {
+  int64_t b, head, i;
+};
+Row row_of(const FlashAttentionProblem& p, const FlashAttentionSchedule& s, int64_t group, int64_t r) {
+  const int64_t head = group * s.fold + r / p.q_len;
+  return {head / p.heads, head % p.heads, r % p.q_len};
 }
 
-template <typename T>
-void row(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, int64_t b, int64_t h, int64_t i,
-         std::vector<float>& logits, std::vector<float>& acc) {
-  const int64_t hk = h / (p.heads / p.kv_heads);
-  const T* q = static_cast<const T*>(ptr.query) + b * p.q_stride[0] + h * p.q_stride[1] + i * p.q_stride[2];
-  const T* k = static_cast<const T*>(ptr.key) + b * p.k_stride[0] + hk * p.k_stride[1];
-  const T* v = static_cast<const T*>(ptr.value) + b * p.v_stride[0] + hk * p.v_stride[1];
-  T* out = static_cast<T*>(ptr.out) + b * p.out_stride[0] + h * p.out_stride[1] + i * p.out_stride[2];
-  const int64_t mask_at = b * p.mask_stride[0] + h * p.mask_stride[1] + i * p.mask_stride[2];
-  const int64_t centre = i + p.diagonal;
-  int64_t first = 0, last = p.kv_len - 1;
-  if (p.window_left >= 0) first = std::max(first, centre - p.window_left);
-  if (p.window_right >= 0) last = std::min(last, centre + p.window_right);
-  if (p.causal) last = std::min(last, centre);
+int64_t at(const std::array<int64_t, 4>& stride, int64_t a, int64_t b, int64_t c) {
+  return a * stride[0] + b * stride[1] + c * stride[2];
+}
 
-  float top = -INFINITY;
-  for (int64_t j = first; j <= last; ++j) {
-    float s = 0;
-    for (int64_t d = 0; d < p.head_dim; ++d)
-      s += static_cast<float>(q[d * p.q_stride[3]]) * static_cast<float>(k[j * p.k_stride[2] + d * p.k_stride[3]]);
-    s *= p.softmax_scale;
-    if (p.softcap > 0) s = p.softcap * std::tanh(s / p.softcap);
-    if (ptr.alibi_slopes)
-      s -= ptr.alibi_slopes[b * p.alibi_stride[0] + h * p.alibi_stride[1]] * std::abs(static_cast<float>(centre - j));
-    if (ptr.mask) {
-      const float bias = load_mask(p, ptr.mask, mask_at + j * p.mask_stride[3]);
-      s = bias == -INFINITY ? -INFINITY : s + bias;
+// Divides by the sum, in which the sink takes part.
+template <typename T>
+void finish_row(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, const Logits& f, Row row, float max,
+                float sum, const float* acc) {
+  max = f.to_natural_log(max);
+  float top = max, decay = 1;
+  const float sink = ptr.sinks == nullptr ? -kInf : ptr.sinks[row.head * p.sinks_stride];
+  if (sink != -kInf) {
+    top = max > sink ? max : sink;
+    decay = __builtin_expf(max - top);
+    sum = sum * decay + __builtin_expf(sink - top);
+  }
+  T* out = static_cast<T*>(ptr.out) + at(p.out_stride, row.b, row.head, row.i);
+  const bool nothing = sum == 0;
+  for (int64_t d = 0; d < p.v_head_dim; d += kLanes)
+    store_first(out + d, nothing ? vf{} : load(acc + d) * decay / sum, p.v_head_dim - d);
+  const float lse = nothing ? -kInf : max == kInf ? kInf : top + __builtin_logf(sum);
+  ptr.lse[(row.b * p.heads + row.head) * p.q_len + row.i] = lse;
+}
+
+template <typename T, typename Products>
+class Task {
+ public:
+  Task(const FlashAttentionProblem& p_, const FlashAttentionPointers& ptr_, const FlashAttentionSchedule& s_,
+       int64_t task, float* memory, float* partials_)
+      : p(p_), ptr(ptr_), s(s_), f(p_, ptr_), products{{p_.head_dim, p_.v_head_dim}}, scratch(products, s_, memory),
+        partials(partials_) {
+    // Under a causal mask the last rows have the most to do; they come first so that no worker is left alone with them.
+    first_row = (s.row_blocks - 1 - task % s.row_blocks) * s.rows_per_task;
+    split = task / s.row_blocks % s.splits;
+    group = task / s.row_blocks / s.splits;
+    rows = smaller(s.rows_per_task, s.rows - first_row);
+    const Row row = row_of(p, s, group, 0);
+    const int64_t kv_head = row.head / (p.heads / p.kv_heads);
+    keys = static_cast<const T*>(ptr.key) + at(p.k_stride, row.b, kv_head, 0);
+    values = static_cast<const T*>(ptr.value) + at(p.v_stride, row.b, kv_head, 0);
+  }
+
+  void run() {
+    begin_rows();
+    KeyRange keys_seen{split * s.keys_per_split, smaller((split + 1) * s.keys_per_split, p.kv_len)};
+    keys_seen = narrow_to_rows(keys_seen);
+    for (int64_t j = keys_seen.lo / kBK * kBK; j < keys_seen.hi; j += kBK) tile(j);
+    end_rows();
+  }
+
+ private:
+  static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  void begin_rows() {
+    const int64_t v_stride = padded(p.v_head_dim), q_stride = products.query_stride();
+    const int64_t padded_rows = (rows + kBQ - 1) / kBQ * kBQ;
+    __builtin_memset(scratch.query, 0, products.query_floats(padded_rows) * sizeof(float));
+    __builtin_memset(scratch.out, 0, padded_rows * v_stride * sizeof(float));
+    __builtin_memset(scratch.bias, 0, kBK * sizeof(float));
+    for (int64_t r = 0; r < padded_rows; ++r) scratch.max[r] = -kInf, scratch.sum[r] = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const Row row = row_of(p, s, group, first_row + r);
+      products.pack_query(static_cast<const T*>(ptr.query) + at(p.q_stride, row.b, row.head, row.i), p.q_stride[3],
+                          scratch.copy, reinterpret_cast<typename Products::Packed*>(scratch.query) + r * q_stride);
     }
-    logits[j] = s;
-    top = std::isnan(s) ? s : std::max(top, s);
   }
-  float sum = 0;
-  if (ptr.sinks) {
-    const float sink = ptr.sinks[h * p.sinks_stride];
-    top = std::max(top, sink);
-    if (sink > -INFINITY) sum = std::exp(sink - top);
+
+  KeyRange narrow_to_rows(KeyRange in) const {
+    KeyRange any{in.hi, in.lo};
+    for (int64_t r = 0; r < rows; ++r) {
+      const KeyRange seen = key_range(p, (first_row + r) % p.q_len);
+      if (seen.lo < any.lo) any.lo = seen.lo;
+      if (seen.hi > any.hi) any.hi = seen.hi;
+    }
+    return {any.lo > in.lo ? any.lo : in.lo, smaller(any.hi, in.hi)};
   }
-  std::fill(acc.begin(), acc.end(), 0.0f);
-  for (int64_t j = first; j <= last; ++j) {
-    if (logits[j] == -INFINITY) continue;
-    const float w = std::exp(logits[j] - top);
-    sum += w;
-    for (int64_t d = 0; d < p.v_head_dim; ++d) acc[d] += w * static_cast<float>(v[j * p.v_stride[2] + d * p.v_stride[3]]);
+
+  int64_t mask_at(Row row, int64_t j) const { return at(p.mask_stride, row.b, row.head, row.i) + j * p.mask_stride[3]; }
+
+  // Fills in what the rows from `first` on see of the tile at key j; returns what any of them sees.
+  Interval look(int64_t first, int64_t count, int64_t j) {
+    const int width = static_cast<int>(smaller(kBK, p.kv_len - j));
+    Interval any{width, 0, false};
+    int64_t last_at = -1;
+    Interval last_in{}, last_out{};
+    for (int64_t r = first; r < first + count; ++r) {
+      const Row row = row_of(p, s, group, first_row + r);
+      const KeyRange range = key_range(p, row.i);
+      Interval seen{range.lo > j ? static_cast<int>(smaller(range.lo - j, width)) : 0,
+                    range.hi > j ? static_cast<int>(smaller(range.hi - j, width)) : 0, false};
+      if (ptr.mask != nullptr && seen.lo < seen.hi) {
+        const int64_t where = mask_at(row, j);
+        const bool same = r > first && where == last_at && seen.lo == last_in.lo && seen.hi == last_in.hi;
+        last_in = seen, last_at = where;
+        seen = last_out = same ? last_out : narrow(p, ptr.mask, where, seen, scratch.bias);
+      }
+      if (seen.lo >= seen.hi) {
+        seen = {width, width, false};
+      } else {
+        if (seen.lo < any.lo) any.lo = seen.lo;
+        if (seen.hi > any.hi) any.hi = seen.hi;
+        any.biased |= seen.biased;
+      }
+      scratch.seen[r] = seen;
+    }
+    return any;
   }
-  for (int64_t d = 0; d < p.v_head_dim; ++d) out[d * p.out_stride[3]] = sum == 0 ? 0.0f : acc[d] / sum;
-  ptr.lse[(b * p.heads + h) * p.q_len + i] = sum == 0 ? -INFINITY : top + std::log(sum);
-}
+
+  void tile(int64_t j) {
+    Interval blocks[kMaxRowsPerTask / kBQ], all{static_cast<int>(kBK), 0, false};
+    for (int64_t r = 0; r < rows; r += kBQ) {
+      const Interval seen = blocks[r / kBQ] = look(r, smaller(kBQ, rows - r), j);
+      if (seen.lo >= seen.hi) continue;
+      if (seen.lo < all.lo) all.lo = seen.lo;
+      if (seen.hi > all.hi) all.hi = seen.hi;
+    }
+    if (all.lo >= all.hi) return;
+    auto* packed_keys = reinterpret_cast<typename Products::Packed*>(scratch.keys);
+    auto* packed_values = reinterpret_cast<typename Products::Packed*>(scratch.values);
+    products.pack_keys(keys + j * p.k_stride[2], p.k_stride[2], p.k_stride[3], all.lo, all.hi, scratch.copy,
+                       packed_keys);
+    marked = products.pack_values(values + j * p.v_stride[2], p.v_stride[2], p.v_stride[3], all.lo, all.hi,
+                                  scratch.copy, scratch.marks, packed_values);
+    for (int64_t r = 0; r < rows; r += kBQ)
+      if (blocks[r / kBQ].lo < blocks[r / kBQ].hi) block(r, static_cast<int>(smaller(kBQ, rows - r)), j, blocks[r / kBQ]);
+  }
+
+  void block(int64_t first, int count, int64_t j, Interval seen) {
+    const int lo = seen.lo / 32 * 32, hi = (seen.hi + 31) / 32 * 32;
+    const int64_t v_stride = padded(p.v_head_dim);
+    float* out = scratch.out + first * v_stride;
+    products.scores(reinterpret_cast<typename Products::Packed*>(scratch.query) + first * products.query_stride(),
+                    reinterpret_cast<typename Products::Packed*>(scratch.keys), count, lo, hi, scratch.scores);
+    logits(first, count, j, lo, hi);
+    if (marked) __builtin_memcpy(scratch.logits, scratch.scores, kBQ * kBK * sizeof(float));
+    const RowState state{scratch.max + first, scratch.sum + first, scratch.decay + first};
+    if (softmax_tile(f, scratch.scores, scratch.weights, count, lo, hi, state))
+      for (int r = 0; r < count; ++r)
+        if (state.decay[r] != 1)
+          for (int64_t d = 0; d < v_stride; d += kLanes)
+            store(out + r * v_stride + d, load(out + r * v_stride + d) * state.decay[r]);
+    products.accumulate(scratch.weights, reinterpret_cast<typename Products::Packed*>(scratch.values), count, lo, hi,
+                        out, v_stride);
+    if (marked)
+      for (int r = 0; r < count; ++r) add_not_finite(first + r, scratch.logits + r * kBK, j);
+  }
+
+  void logits(int64_t first, int count, int64_t j, int lo, int hi) {
+    int64_t last_at = -1;
+    Interval last{};
+    for (int r = 0; r < count; ++r) {
+      float* row_scores = scratch.scores + r * kBK;
+      const Interval seen = scratch.seen[first + r];
+      if (f.natural || seen.biased) {
+        const Row row = row_of(p, s, group, first_row + first + r);
+        if (seen.biased) {
+          const int64_t where = mask_at(row, j + seen.lo);
+          if (where != last_at || seen.lo != last.lo || seen.hi != last.hi)
+            load_bias(p, ptr.mask, where, seen.hi - seen.lo, scratch.bias + seen.lo);
+          last_at = where, last = seen;
+        }
+        const float slope =
+            ptr.alibi_slopes == nullptr ? 0.0f : ptr.alibi_slopes[row.b * p.alibi_stride[0] + row.head * p.alibi_stride[1]];
+        form_logits(f, slope, static_cast<float>(row.i + p.diagonal - j), seen.biased ? scratch.bias : nullptr, lo, hi,
+                    row_scores);
+      }
+      hide_outside(row_scores, seen, lo, hi);
+    }
+  }
+
+  // Packed values hold 0 in place of an infinity or NaN, which a weight of 0 would turn into NaN for rows that do not
+  // see it; here the rows that do see it get it.
+  void add_not_finite(int64_t r, const float* row_logits, int64_t j) {
+    float* out = scratch.out + r * padded(p.v_head_dim);
+    for (int k = scratch.seen[r].lo; k < scratch.seen[r].hi; ++k) {
+      if (!scratch.marks[k] || row_logits[k] == -kInf) continue;
+      const float x = f.natural ? (row_logits[k] - scratch.max[r]) * f.exponent
+                                : row_logits[k] * f.exponent - scratch.max[r];
+      const float weight = __builtin_exp2f(x);
+      const T* value = values + (j + k) * p.v_stride[2];
+      for (int64_t d = 0; d < p.v_head_dim; ++d) {
+        const float v = to_float(value[d * p.v_stride[3]]);
+        if (v - v != 0) out[d] += weight * v;
+      }
+    }
+  }
+
+  void end_rows() {
+    const int64_t v_stride = padded(p.v_head_dim);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* acc = scratch.out + r * v_stride;
+      if (s.splits == 1) {
+        finish_row<T>(p, ptr, f, row_of(p, s, group, first_row + r), scratch.max[r], scratch.sum[r], acc);
+      } else {
+        float* to = partials + ((group * s.rows + first_row + r) * s.splits + split) * s.partial_row;
+        __builtin_memcpy(to, acc, v_stride * sizeof(float));
+        to[v_stride] = scratch.max[r], to[v_stride + 1] = scratch.sum[r];
+      }
+    }
+  }
+
+  const FlashAttentionProblem& p;
+  const FlashAttentionPointers& ptr;
+  const FlashAttentionSchedule& s;
+  const Logits f;
+  const Products products;
+  const Scratch<Products> scratch;
+  float* const partials;
+  int64_t group, split, first_row, rows;
+  const T *keys, *values;
+  bool marked = false;
+};
 
 template <typename T>
-void run(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr) {
-  torch::stable::parallel_for(0, p.batch * p.heads * p.q_len, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> logits(p.kv_len), acc(p.v_head_dim);
-    for (int64_t n = begin; n < end; ++n)
-      row<T>(p, ptr, n / (p.heads * p.q_len), n / p.q_len % p.heads, n % p.q_len, logits, acc);
-  });
+void merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, const FlashAttentionSchedule& s,
+           int64_t row, float* partials) {
+  const Logits f(p, ptr);
+  const int64_t v_stride = padded(p.v_head_dim);
+  float* first = partials + row * s.splits * s.partial_row;
+  float max = -kInf, sum = 0;
+  for (int64_t n = 0; n < s.splits; ++n) {
+    const float m = first[n * s.partial_row + v_stride];
+    max = max > m ? max : m;
+  }
+  const float from = max == -kInf ? 0.0f : max;
+  for (int64_t n = 0; n < s.splits; ++n) {
+    const float* part = first + n * s.partial_row;
+    const float x = part[v_stride] - from;
+    const float weight = exp2(splat(f.natural ? x * kLog2e : x))[0];
+    sum += part[v_stride + 1] * weight;
+    for (int64_t d = 0; d < v_stride; d += kLanes)
+      store(first + d, n == 0 ? load(part + d) * weight : fma(load(part + d), splat(weight), load(first + d)));
+  }
+  finish_row<T>(p, ptr, f, row_of(p, s, row / s.rows, row % s.rows), max, sum, first);
+}
+
+// Calls call(T{}, Products) with the element type of the problem.
+template <typename F>
+void with_types(const FlashAttentionProblem& p, const F& call) {
+  if (p.dtype == ScalarType::Float) return call(float{}, FmaProducts<float>{{p.head_dim, p.v_head_dim}});
+  if (p.dtype == ScalarType::Half) return call(fp16{}, FmaProducts<fp16>{{p.head_dim, p.v_head_dim}});
+  return call(bf16{}, FmaProducts<bf16>{{p.head_dim, p.v_head_dim}});
 }
 
 }  // namespace
 
-void flash_attention(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr) {
-  if (p.dtype == ScalarType::Float) return run<float>(p, ptr);
-  if (p.dtype == ScalarType::Half) return run<c10::Half>(p, ptr);
-  return run<c10::BFloat16>(p, ptr);
+void flash_attention_scratch(const FlashAttentionProblem& p, const FlashAttentionSchedule& s, int64_t* floats) {
+  with_types(p, [&](auto, auto products) { *floats = Scratch<decltype(products)>(products, s, nullptr).floats; });
+}
+
+void flash_attention(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, const FlashAttentionSchedule& s,
+                     int64_t task, float* scratch, float* partials) {
+  with_types(p, [&](auto type, auto products) {
+    Task<decltype(type), decltype(products)>(p, ptr, s, task, scratch, partials).run();
+  });
+}
+
+void flash_attention_merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr,
+                           const FlashAttentionSchedule& s, int64_t row, float* partials) {
+  with_types(p, [&](auto type, auto) { merge<decltype(type)>(p, ptr, s, row, partials); });
 }
 
 }  // namespace mtl4::cpu::MTL4_ISA

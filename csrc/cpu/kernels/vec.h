@@ -32,6 +32,9 @@ constexpr int kLanes = 8;
 constexpr int kLanes = 4;
 #endif
 
+// GCC 12 warns of the deliberately undefined operands of some 512-bit intrinsics; their masked forms have none.
+constexpr uint16_t kAllLanes = 0xffff;
+
 typedef float vf __attribute__((vector_size(4 * kLanes)));
 typedef int32_t vi __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t vu __attribute__((vector_size(4 * kLanes)));
@@ -70,7 +73,7 @@ MTL4_INLINE vf fma(vf a, vf b, vf c) {
 // A NaN in b is returned; a NaN in a is lost.
 MTL4_INLINE vf max(vf a, vf b) {
 #if defined(__AVX512F__)
-  return _mm512_max_ps(a, b);
+  return _mm512_maskz_max_ps(kAllLanes, a, b);
 #elif defined(__AVX2__)
   return _mm256_max_ps(a, b);
 #else
@@ -92,7 +95,7 @@ MTL4_INLINE vu16 to_bf16(vf x) {
 
 MTL4_INLINE vf from_fp16(vu16 x) {
 #if defined(__AVX512F__)
-  return _mm512_cvtph_ps(bits_as<__m256i>(x));
+  return _mm512_maskz_cvtph_ps(kAllLanes, bits_as<__m256i>(x));
 #elif defined(__AVX2__)
   return _mm256_cvtph_ps(bits_as<__m128i>(x));
 #elif defined(__aarch64__)
@@ -108,7 +111,7 @@ MTL4_INLINE vf from_fp16(vu16 x) {
 
 MTL4_INLINE vu16 to_fp16(vf x) {
 #if defined(__AVX512F__)
-  return bits_as<vu16>(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  return bits_as<vu16>(_mm512_maskz_cvtps_ph(kAllLanes, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__AVX2__)
   return bits_as<vu16>(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__aarch64__)
@@ -150,6 +153,14 @@ MTL4_INLINE void store(T* p, vf x) {
 template <typename T>
 MTL4_INLINE vf load_first(const T* p, int64_t n) {
   if (n >= kLanes) return load(p);
+#if defined(__AVX512BW__)
+  const uint32_t lanes = n > 0 ? (1u << n) - 1 : 0;
+  if constexpr (sizeof(T) == 4) return _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes), p);
+  if constexpr (sizeof(T) == 2) {
+    const auto x = bits_as<vu16>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(lanes), p));
+    return load(reinterpret_cast<const T*>(&x));
+  }
+#endif
   T padded[kLanes] = {};
   if (n > 0) std::memcpy(padded, p, n * sizeof(T));
   return load(padded);
@@ -180,29 +191,6 @@ MTL4_INLINE bool any(vi mask) {
 #endif
 }
 
-MTL4_INLINE float reduce_add(vf x) {
-#if defined(__AVX512F__)
-  return _mm512_reduce_add_ps(x);
-#else
-  float lanes[kLanes];
-  store(lanes, x);
-  for (int h = kLanes / 2; h > 0; h /= 2)
-    for (int i = 0; i < h; ++i) lanes[i] += lanes[i + h];
-  return lanes[0];
-#endif
-}
-MTL4_INLINE float reduce_max(vf x) {
-#if defined(__AVX512F__)
-  return _mm512_reduce_max_ps(x);
-#else
-  float lanes[kLanes];
-  store(lanes, x);
-  for (int h = kLanes / 2; h > 0; h /= 2)
-    for (int i = 0; i < h; ++i) lanes[i] = lanes[i] > lanes[i + h] ? lanes[i] : lanes[i + h];
-  return lanes[0];
-#endif
-}
-
 // Lane i of the result is lane Index[i] of a and b, one after the other.
 template <int... Index>
 MTL4_INLINE vf shuffle(vf a, vf b) {
@@ -221,6 +209,25 @@ template <int... Lane>
 struct FirstLanes<0, Lane...> {
   using type = Lanes<Lane...>;
 };
+
+template <int H, int... Lane>
+MTL4_INLINE vf swap_halves(vf x, Lanes<Lane...>) {
+  return shuffle<(Lane ^ H)...>(x, x);
+}
+
+// All lanes folded by f into every lane.
+template <int H = kLanes / 2, typename F>
+MTL4_INLINE vf fold(vf x, const F& f) {
+  x = f(x, swap_halves<H>(x, FirstLanes<kLanes>::type{}));
+  if constexpr (H > 1) x = fold<H / 2>(x, f);
+  return x;
+}
+MTL4_INLINE float reduce_add(vf x) {
+  return fold(x, [](vf a, vf b) { return a + b; })[0];
+}
+MTL4_INLINE float reduce_max(vf x) {
+  return fold(x, [](vf a, vf b) { return max(a, b); })[0];
+}
 
 // Exchanges the two off-diagonal quarters of every square of side 2H.
 template <int H, int... Lane>
