@@ -30,7 +30,8 @@ if os.environ.get("TORCH_MTL4_WERROR") != "0":
     CXX_FLAGS.append("-Werror")
 
 # g++ 12 takes the undefined operands inside its own AVX-512 intrinsics for uninitialised ones (GCC bug 105593).
-KERNEL_CXX_FLAGS = ["-ffp-contract=fast", "-Wno-unknown-warning-option", "-Wno-maybe-uninitialized"]
+KERNEL_CXX_FLAGS = ["-ffp-contract=fast", "-Wno-unknown-warning-option"]
+KERNEL_CXX_FLAGS += ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
 AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mprefer-vector-width=512"]
 AVX512_BF16 = [*AVX512, "-mavx512bf16", "-mavx512vbmi"]

@@ -1,13 +1,13 @@
 #include "cpu/kernels/flash_attention.h"
 
+#include "cpu/kernels/dtype.h"
+#include "cpu/kernels/flash_attention_amx.h"
 #include "cpu/kernels/flash_attention_fma.h"
 #include "cpu/kernels/flash_attention_softmax.h"
 #include "cpu/kernels/flash_attention_visible.h"
 
 namespace mtl4::cpu::MTL4_ISA {
 namespace {
-
-using torch::headeronly::ScalarType;
 
 // What a worker holds beside the inputs and results; nothing of it grows with Lk.
 template <typename Products>
@@ -78,9 +78,8 @@ template <typename T, typename Products>
 class Task {
  public:
   Task(const FlashAttentionProblem& p_, const FlashAttentionPointers& ptr_, const FlashAttentionSchedule& s_,
-       int64_t task, float* memory, float* partials_)
-      : p(p_), ptr(ptr_), s(s_), f(p_, ptr_), products{{p_.head_dim, p_.v_head_dim}}, scratch(products, s_, memory),
-        partials(partials_) {
+       const Products& products_, int64_t task, float* memory, float* partials_)
+      : p(p_), ptr(ptr_), s(s_), f(p_, ptr_), products(products_), scratch(products, s_, memory), partials(partials_) {
     // Under a causal mask the last rows have the most to do; they come first so that no worker is left alone with them.
     first_row = (s.row_blocks - 1 - task % s.row_blocks) * s.rows_per_task;
     split = task / s.row_blocks % s.splits;
@@ -93,6 +92,7 @@ class Task {
   }
 
   void run() {
+    [[maybe_unused]] const typename Products::Session session;
     begin_rows();
     KeyRange keys_seen{split * s.keys_per_split, smaller((split + 1) * s.keys_per_split, p.kv_len)};
     keys_seen = narrow_to_rows(keys_seen);
@@ -286,30 +286,31 @@ void merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, co
   finish_row<T>(p, ptr, f, row_of(p, s, row / s.rows, row % s.rows), max, sum, first);
 }
 
-// Calls call(T{}, Products) with the element type of the problem.
+// Calls call(T{}, products) with the element type of the problem and the products that suit it.
 template <typename F>
-void with_types(const FlashAttentionProblem& p, const F& call) {
-  if (p.dtype == ScalarType::Float) return call(float{}, FmaProducts<float>{{p.head_dim, p.v_head_dim}});
-  if (p.dtype == ScalarType::Half) return call(fp16{}, FmaProducts<fp16>{{p.head_dim, p.v_head_dim}});
-  return call(bf16{}, FmaProducts<bf16>{{p.head_dim, p.v_head_dim}});
+void with_products(const FlashAttentionProblem& p, const F& call) {
+#if defined(__AMX_BF16__)
+  if (p.dtype == torch::headeronly::ScalarType::BFloat16) return call(bf16{}, AmxProducts{p.head_dim, p.v_head_dim});
+#endif
+  by_dtype(p.dtype, [&](auto type) { call(type, FmaProducts<decltype(type)>{{p.head_dim, p.v_head_dim}}); });
 }
 
 }  // namespace
 
 void flash_attention_scratch(const FlashAttentionProblem& p, const FlashAttentionSchedule& s, int64_t* floats) {
-  with_types(p, [&](auto, auto products) { *floats = Scratch<decltype(products)>(products, s, nullptr).floats; });
+  with_products(p, [&](auto, auto products) { *floats = Scratch<decltype(products)>(products, s, nullptr).floats; });
 }
 
 void flash_attention(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, const FlashAttentionSchedule& s,
                      int64_t task, float* scratch, float* partials) {
-  with_types(p, [&](auto type, auto products) {
-    Task<decltype(type), decltype(products)>(p, ptr, s, task, scratch, partials).run();
+  with_products(p, [&](auto type, auto products) {
+    Task<decltype(type), decltype(products)>(p, ptr, s, products, task, scratch, partials).run();
   });
 }
 
 void flash_attention_merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr,
                            const FlashAttentionSchedule& s, int64_t row, float* partials) {
-  with_types(p, [&](auto type, auto) { merge<decltype(type)>(p, ptr, s, row, partials); });
+  by_dtype(p.dtype, [&](auto type) { merge<decltype(type)>(p, ptr, s, row, partials); });
 }
 
 }  // namespace mtl4::cpu::MTL4_ISA

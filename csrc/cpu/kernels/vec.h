@@ -32,9 +32,6 @@ constexpr int kLanes = 8;
 constexpr int kLanes = 4;
 #endif
 
-// GCC 12 warns of the deliberately undefined operands of some 512-bit intrinsics; their masked forms have none.
-constexpr uint16_t kAllLanes = 0xffff;
-
 typedef float vf __attribute__((vector_size(4 * kLanes)));
 typedef int32_t vi __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t vu __attribute__((vector_size(4 * kLanes)));
@@ -73,7 +70,7 @@ MTL4_INLINE vf fma(vf a, vf b, vf c) {
 // A NaN in b is returned; a NaN in a is lost.
 MTL4_INLINE vf max(vf a, vf b) {
 #if defined(__AVX512F__)
-  return _mm512_maskz_max_ps(kAllLanes, a, b);
+  return _mm512_max_ps(a, b);
 #elif defined(__AVX2__)
   return _mm256_max_ps(a, b);
 #else
@@ -95,7 +92,7 @@ MTL4_INLINE vu16 to_bf16(vf x) {
 
 MTL4_INLINE vf from_fp16(vu16 x) {
 #if defined(__AVX512F__)
-  return _mm512_maskz_cvtph_ps(kAllLanes, bits_as<__m256i>(x));
+  return _mm512_cvtph_ps(bits_as<__m256i>(x));
 #elif defined(__AVX2__)
   return _mm256_cvtph_ps(bits_as<__m128i>(x));
 #elif defined(__aarch64__)
@@ -111,7 +108,7 @@ MTL4_INLINE vf from_fp16(vu16 x) {
 
 MTL4_INLINE vu16 to_fp16(vf x) {
 #if defined(__AVX512F__)
-  return bits_as<vu16>(_mm512_maskz_cvtps_ph(kAllLanes, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  return bits_as<vu16>(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__AVX2__)
   return bits_as<vu16>(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__aarch64__)
