@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 import torch
 
-# Dynamo replaces whatever a traced function or a fake kernel raises by its own RuntimeError and drops or wraps the text;
-# IndexError is the one class that it hands to the caller as it is. So while a graph is traced we raise subclasses of the
-# right class and of IndexError.
+# Dynamo replaces what a traced function or a fake kernel raises by its own RuntimeError, and drops or wraps the text;
+# IndexError is the one class that it hands to the caller as it is. So while a graph is traced we raise subclasses of
+# the right class and of IndexError.
 _TRACED = {
     error.__name__: type(error.__name__, (error, IndexError), {"__module__": "builtins"})
     for error in (TypeError, ValueError, NotImplementedError)

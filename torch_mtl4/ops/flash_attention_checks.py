@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_mtl4.ops import _checks as check
 from torch_mtl4.ops._autocast import effective_dtype
+from torch_mtl4.ops._checks import known, shape
 from torch_mtl4.ops._errors import expected
 
 MAX_HEAD_DIM = 576
@@ -32,23 +33,15 @@ def check_flash_attention(
     check_operands(op, query, key, value)
     batch, heads, q_len, head_dim = query.shape
     if key.shape[0] != batch or key.shape[3] != head_dim:
-        expected(
-            ValueError,
-            op,
-            f"key [B, Hkv, Lk, D] = [{check.known(batch)}, Hkv, Lk, {check.known(head_dim)}]",
-            check.shape(key),
-        )
+        sizes = f"{known(batch)}, Hkv, Lk, {known(head_dim)}"
+        expected(ValueError, op, f"key [B, Hkv, Lk, D] = [{sizes}]", shape(key))
     kv_heads, kv_len = key.shape[1], key.shape[2]
     if value.shape[0] != batch or value.shape[1] != kv_heads or value.shape[2] != kv_len:
-        sizes = f"{check.known(batch)}, {check.known(kv_heads)}, {check.known(kv_len)}"
-        expected(ValueError, op, f"value [B, Hkv, Lk, Dv] = [{sizes}, Dv]", check.shape(value))
-    if (heads != 0) if kv_heads == 0 else (heads % kv_heads != 0):
-        expected(
-            ValueError,
-            op,
-            "a number of query heads that the key heads divide",
-            f"H = {check.known(heads)}, Hkv = {check.known(kv_heads)}",
-        )
+        sizes = f"{known(batch)}, {known(kv_heads)}, {known(kv_len)}"
+        expected(ValueError, op, f"value [B, Hkv, Lk, Dv] = [{sizes}, Dv]", shape(value))
+    if (heads % kv_heads if kv_heads else heads) != 0:
+        counts = f"H = {known(heads)}, Hkv = {known(kv_heads)}"
+        expected(ValueError, op, "a number of query heads that the key heads divide", counts)
     check_head_dim(op, "query", head_dim)
     check_head_dim(op, "value", value.shape[3])
 
@@ -61,13 +54,13 @@ def check_flash_attention(
     if sinks is not None:
         check_per_head(op, "sinks", query, sinks)
         if sinks.ndim != 1 or sinks.shape[0] != heads:
-            expected(ValueError, op, f"sinks [H] = [{check.known(heads)}]", check.shape(sinks))
+            expected(ValueError, op, f"sinks [H] = [{known(heads)}]", shape(sinks))
     if alibi_slopes is not None:
         check_per_head(op, "alibi_slopes", query, alibi_slopes)
         last = alibi_slopes.ndim - 1
         if last not in (0, 1) or alibi_slopes.shape[last] != heads or (last == 1 and alibi_slopes.shape[0] != batch):
-            expected(ValueError, op, f"alibi_slopes [H] = [{check.known(heads)}] or [B, H] = [{check.known(batch)}, {check.known(heads)}]",
-                     check.shape(alibi_slopes))  # fmt: skip
+            sizes = f"[H] = [{known(heads)}] or [B, H] = [{known(batch)}, {known(heads)}]"
+            expected(ValueError, op, f"alibi_slopes {sizes}", shape(alibi_slopes))
 
 
 def check_operands(op: str, query: Any, key: Any, value: Any, min_ndim: int = 4, max_ndim: int | None = 4) -> None:
@@ -82,16 +75,16 @@ def check_operands(op: str, query: Any, key: Any, value: Any, min_ndim: int = 4,
         if effective_dtype(t) != dtype:
             expected(TypeError, op, f"{name} of query's dtype {dtype}", t.dtype)
         if max_ndim is not None and t.ndim != max_ndim:
-            expected(ValueError, op, f"{name} {layouts[name]}", check.shape(t))
+            expected(ValueError, op, f"{name} {layouts[name]}", shape(t))
         if t.ndim < min_ndim:
-            expected(ValueError, op, f"{name} with at least {min_ndim} dimensions", check.shape(t))
+            expected(ValueError, op, f"{name} with at least {min_ndim} dimensions", shape(t))
 
 
 def check_head_dim(op: str, name: str, size: int) -> None:
     if size < 1:
-        expected(ValueError, op, f"{name} with a head dim of at least 1", check.known(size))
+        expected(ValueError, op, f"{name} with a head dim of at least 1", known(size))
     if size > MAX_HEAD_DIM:
-        expected(NotImplementedError, op, f"{name} with a head dim of at most {MAX_HEAD_DIM}", check.known(size))
+        expected(NotImplementedError, op, f"{name} with a head dim of at most {MAX_HEAD_DIM}", known(size))
 
 
 def check_mask(op: str, query: Tensor, mask: Any, sizes: list[int]) -> None:
@@ -102,9 +95,7 @@ def check_mask(op: str, query: Tensor, mask: Any, sizes: list[int]) -> None:
     check.same_device(op, "attn_mask", mask, "query", query.device)
     extra = len(sizes) - mask.ndim
     if extra < 0 or any(mask.shape[i] != sizes[extra + i] and mask.shape[i] != 1 for i in range(mask.ndim)):
-        expected(
-            ValueError, op, f"attn_mask broadcastable to {[check.known(size) for size in sizes]}", check.shape(mask)
-        )
+        expected(ValueError, op, f"attn_mask broadcastable to {[known(size) for size in sizes]}", shape(mask))
 
 
 def check_causal(op: str, causal: Any) -> None:
@@ -127,9 +118,7 @@ def check_window(op: str, window: Any) -> None:
         if isinstance(side, bool) or not isinstance(side, (int, torch.SymInt)):
             expected(TypeError, op, f"window's {name} side an int or None", type(side).__name__)
         if side < -1:
-            expected(
-                ValueError, op, f"window's {name} side 0 or more, or -1 (or None) for unbounded", check.known(side)
-            )
+            expected(ValueError, op, f"window's {name} side 0 or more, or -1 (or None) for unbounded", known(side))
 
 
 def check_per_head(op: str, name: str, query: Tensor, t: Any) -> None:

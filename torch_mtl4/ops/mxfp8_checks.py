@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_mtl4.formats.mx import BLOCK_SIZE, ScalingMode
 from torch_mtl4.ops import _checks as check
 from torch_mtl4.ops._autocast import effective_dtype
+from torch_mtl4.ops._checks import known, shape
 from torch_mtl4.ops._errors import expected
 
 SCALINGS = tuple(mode.value for mode in ScalingMode)
@@ -19,7 +20,7 @@ def check_quantize(x: Tensor, scaling: str, op: str = "mxfp8_quantize") -> None:
     check.tensor(op, "x", x)
     check.float_dtype(op, "x", x.dtype)
     if x.ndim < 1:
-        expected(ValueError, op, "x [..., K]", check.shape(x))
+        expected(ValueError, op, "x [..., K]", shape(x))
     if not isinstance(scaling, str) or scaling not in SCALINGS:
         error = ValueError if isinstance(scaling, str) else TypeError
         expected(error, op, "scaling 'floor', 'rceil', 'ceil' or 'even'", repr(scaling))
@@ -30,7 +31,7 @@ def check_quantize(x: Tensor, scaling: str, op: str = "mxfp8_quantize") -> None:
 def check_dequantize(data: Tensor, scale: Tensor, dtype: torch.dtype, op: str = "mxfp8_dequantize") -> None:
     check_bytes(op, "data", data, DATA_DTYPES)
     if data.ndim < 1:
-        expected(ValueError, op, "data [..., K]", check.shape(data))
+        expected(ValueError, op, "data [..., K]", shape(data))
     check_scale(op, "scale", scale, "data", data)
     if not isinstance(dtype, torch.dtype):
         expected(TypeError, op, "dtype a torch.dtype", type(dtype).__name__)
@@ -44,12 +45,12 @@ def check_linear(
     dtype = effective_dtype(x)
     check.float_dtype(op, "x", dtype)
     if x.ndim < 1:
-        expected(ValueError, op, "x [..., K]", check.shape(x))
+        expected(ValueError, op, "x [..., K]", shape(x))
     check_bytes(op, "weight", weight, DATA_DTYPES)
     check.same_device(op, "weight", weight, "x", x.device)
     k = x.shape[-1]
     if weight.ndim != 2 or weight.shape[1] != k:
-        expected(ValueError, op, f"weight [N, K] = [N, {check.known(k)}]", check.shape(weight))
+        expected(ValueError, op, f"weight [N, K] = [N, {known(k)}]", shape(weight))
     check_scale(op, "weight_scale", weight_scale, "weight", weight)
     if bias is None:
         return
@@ -58,7 +59,7 @@ def check_linear(
     if effective_dtype(bias) != dtype:
         expected(TypeError, op, f"bias of x's dtype {dtype}", bias.dtype)
     if bias.ndim != 1 or bias.shape[0] != weight.shape[0]:
-        expected(ValueError, op, f"bias [N] = [{check.known(weight.shape[0])}]", check.shape(bias))
+        expected(ValueError, op, f"bias [N] = [{known(weight.shape[0])}]", shape(bias))
 
 
 def check_scale(op: str, name: str, scale: Any, owner: str, data: Tensor) -> None:
@@ -66,9 +67,9 @@ def check_scale(op: str, name: str, scale: Any, owner: str, data: Tensor) -> Non
     check.same_device(op, name, scale, owner, data.device)
     *rows, k = data.shape
     sizes = [*rows, (k + BLOCK_SIZE - 1) // BLOCK_SIZE]
-    if check.shape(scale) != sizes:
+    if shape(scale) != sizes:
         layout = "[N, ceil(K/32)]" if data.ndim == 2 else "[..., ceil(K/32)]"
-        expected(ValueError, op, f"{name} {layout} = {[check.known(n) for n in sizes]}", check.shape(scale))
+        expected(ValueError, op, f"{name} {layout} = {[known(n) for n in sizes]}", shape(scale))
 
 
 def check_bytes(op: str, name: str, t: Any, dtypes: tuple[torch.dtype, ...]) -> None:

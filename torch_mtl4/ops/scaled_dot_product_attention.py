@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from torch_mtl4.ops import _checks as check
+from torch_mtl4.ops._checks import known, shape
 from torch_mtl4.ops._errors import expected
 from torch_mtl4.ops.flash_attention import call
 from torch_mtl4.ops.flash_attention_checks import check_head_dim, check_mask, check_operands
@@ -55,9 +56,9 @@ def scaled_dot_product_attention(
     check_head_dim(OP, "query", query.shape[-1])
     check_head_dim(OP, "value", value.shape[-1])
     if key.shape[-1] != query.shape[-1]:
-        expected(ValueError, OP, f"key [..., Lk, D] with D = {check.known(query.shape[-1])}", check.shape(key))
+        expected(ValueError, OP, f"key [..., Lk, D] with D = {known(query.shape[-1])}", shape(key))
     if value.shape[-2] != key.shape[-2]:
-        expected(ValueError, OP, f"value [..., Lk, Dv] with Lk = {check.known(key.shape[-2])}", check.shape(value))
+        expected(ValueError, OP, f"value [..., Lk, Dv] with Lk = {known(key.shape[-2])}", shape(value))
     check_dropout(dropout_p)
     check.real(OP, "scale", scale, positive=False)
 
@@ -90,17 +91,17 @@ def scaled_dot_product_attention(
 def check_dropout(dropout_p: Any) -> None:
     check.real(OP, "dropout_p", dropout_p, positive=False)
     if dropout_p is None or not 0 <= dropout_p <= 1:
-        expected(ValueError, OP, "dropout_p from 0 to 1", check.known(dropout_p))
+        expected(ValueError, OP, "dropout_p from 0 to 1", known(dropout_p))
     if dropout_p > 0:
-        expected(NotImplementedError, OP, "dropout_p 0, the only one that has a kernel", check.known(dropout_p))
+        expected(NotImplementedError, OP, "dropout_p 0, the only one that has a kernel", known(dropout_p))
 
 
 def group_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Brings key and value to one head count, which flash_attention shares among query's heads."""
     heads, k_heads, v_heads = (t.shape[-3] for t in (query, key, value))
-    if any(n == 0 and heads != 0 or n != 0 and heads % n != 0 for n in (k_heads, v_heads)):
+    if any((heads % n if n else heads) != 0 for n in (k_heads, v_heads)):
         expected(ValueError, OP, "head counts of key and value that divide query's with enable_gqa",
-                 f"{check.known(heads)}, {check.known(k_heads)} and {check.known(v_heads)}")  # fmt: skip
+                 f"{known(heads)}, {known(k_heads)} and {known(v_heads)}")  # fmt: skip
     if k_heads != v_heads:
         key, value = (t.repeat_interleave(heads // t.shape[-3], dim=-3) for t in (key, value))
     return query, key, value
@@ -114,7 +115,7 @@ def leading(count: int, query: Tensor, key: Tensor, value: Tensor) -> list[int]:
         size = found[0] if found[0] != 1 else found[1] if found[1] != 1 else found[2]
         if any(n not in (1, size) for n in found):
             expected(ValueError, OP, "leading dimensions of query, key and value that broadcast",
-                     f"{check.shape(query)}, {check.shape(key)} and {check.shape(value)}")  # fmt: skip
+                     f"{shape(query)}, {shape(key)} and {shape(value)}")  # fmt: skip
         sizes.append(size)
     return sizes
 

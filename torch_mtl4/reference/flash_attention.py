@@ -85,10 +85,7 @@ def flash_attention_backward(
         scores = _scores(q, keys, away, sees, mask_part, factor, softcap, alibi_slopes)
         lse = _lse(scores.logits, sinks)
         p = _weights(scores.logits, lse)
-        if grad_out is None:
-            grad_o = q.new_zeros(*q.shape[:3], values.shape[3])
-        else:
-            grad_o = grad_out[:, :, part].to(accumulate)
+        grad_o = q.new_zeros(*q.shape[:3], values.shape[3]) if grad_out is None else grad_out[:, :, part].to(q.dtype)
         grad_p = grad_o @ values.mT
         centre = (p * grad_p).sum(-1)
         if grad_lse is not None:
