@@ -5,7 +5,7 @@
     assert not lib.report, lib.report
 
 Where things live: `compile.py` (the way from source to library), `frontend/` (rewrites MSL to C++), `toolchain.py`
-(compilers, cache), `include/` (the headers that kernels see, one file a subject in `include/msl/`), `runtime/`
+(builds), `compilers.py`, `cache.py`, `include/` (the headers that kernels see, one file a subject in `include/msl/`), `runtime/`
 (scheduler, memory, checks, in C++), `library.py` and `buffers.py` (dispatch), `report.py`, `strict.py`, `tiers.py`.
 """
 

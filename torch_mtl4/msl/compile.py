@@ -1,6 +1,5 @@
 """From a .metal file to a library of kernels."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -65,8 +64,5 @@ def preprocessed(source, name, include, defines, tier) -> tuple[str, str]:
         path = Path(source)
         if not path.is_file():
             raise FileNotFoundError(f"compile: expected a .metal file or its text, got {str(source)!r}")
-        return toolchain.preprocess(path, flags), path.name
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        path.write_text(source)
-        return toolchain.preprocess(path, flags), name
+        return toolchain.preprocess(path, path.name, flags), path.name
+    return toolchain.preprocess(source, name, flags), name

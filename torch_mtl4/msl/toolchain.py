@@ -1,36 +1,27 @@
-"""Finds a compiler, and turns sources into shared libraries that are cached on disk.
-
-A clang of version 19 or newer is taken from the system, else the clang inside the `ziglang` wheel.
-TORCH_MTL4_MSL_CXX names another compiler command; TORCH_MTL4_MSL_CACHE another cache directory.
-"""
+"""Turns sources into shared libraries: the runtime, the precompiled header of the kernels, the kernels."""
 
 import functools
-import hashlib
-import importlib.util
+import json
 import os
 import platform
 import re
-import shlex
-import shutil
-import subprocess
-import sys
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .errors import CompileError, CompilerNotFoundError
+from . import cache
+from .compilers import find_compiler, run
+from .errors import CompileError
 
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
+HEADER = INCLUDE / "msl" / "msl.h"
 HEADERS_IN_DEBUG_INFO = "/msl/include"  # so that a cached library does not depend on where the package lies
-OLDEST_CLANG = 19
-NEWEST_CLANG = 30
 
-# A fixed target: with AVX512-BF16 the conversions to bfloat would flush denormals on some machines only.
-_TARGET = ["-march=x86-64-v3"] if platform.machine() == "x86_64" else []
 _COMMON = [
-    "-std=c++23",
+    "-std=c++2c",
+    "-march=x86-64-v3",  # fixed: with AVX512-BF16, conversions to bfloat would flush denormals on some machines only
     "-fdeclspec",
     "-fPIC",
     "-fno-exceptions",
@@ -57,7 +48,6 @@ _COMMON = [
     "-Xclang",
     "-fbfloat16-excess-precision=none",
     f"-I{INCLUDE}",
-    *_TARGET,
 ]
 _FAST = ["-O2"]
 # The thread sanitizer's instrumentation skips odd access sizes, so the vectorisers stay off.
@@ -70,144 +60,118 @@ _CHECKED = [
     "-tsan-instrument-func-entry-exit=0",
     "-mllvm",
     "-tsan-instrument-read-before-write=1",
-]
-_UNDEFINED = [
     "-fsanitize=array-bounds,alignment,shift,integer-divide-by-zero,float-cast-overflow",
     "-fsanitize-recover=all",
 ]
-_RUNTIME_FLAGS = ["-std=c++20", "-O2", "-g1", "-fPIC", "-ftls-model=initial-exec", "-fno-sanitize=all", "-pthread"]
+_RUNTIME_FLAGS = [
+    "-std=c++20",
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-ftls-model=initial-exec",
+    "-fno-sanitize=all",
+    "-fno-stack-protector",
+    "-mf16c",
+    "-pthread",
+]
+_HEADER_FLAGS = ["-x", "c++-header", "-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp"]
+_PREPROCESS_FLAGS = ["-E", "-x", "c++", "-std=c++23", "-nostdinc", "-undef", "-Wno-builtin-macro-redefined"]
 
 
-@dataclass(frozen=True)
-class Compiler:
-    """A C++ compiler driver: the command, and what `--version` says."""
-
-    command: tuple[str, ...]
-    version: str
-
-    @property
-    def is_zig(self) -> bool:
-        return "zig" in Path(self.command[0]).name or "ziglang" in self.command
-
-    def run(self, arguments: list[str], stdin: str | None = None) -> subprocess.CompletedProcess:
-        return subprocess.run([*self.command, *arguments], capture_output=True, text=True, input=stdin)
-
-    def kernel_flags(self, checked: bool) -> list[str]:
-        return [*_COMMON, *(_CHECKED + _UNDEFINED if checked else _FAST)]
-
-
-@functools.cache
-def find_compiler() -> Compiler:
-    """The compiler that builds kernels; raises CompilerNotFoundError with what to install."""
-    if command := os.environ.get("TORCH_MTL4_MSL_CXX"):
-        return _probe(shlex.split(command))
-    for name in [*(f"clang++-{v}" for v in range(NEWEST_CLANG, OLDEST_CLANG - 1, -1)), "clang++"]:
-        path = shutil.which(name)
-        if path and _clang_major(compiler := _probe([path])) >= OLDEST_CLANG:
-            return compiler
-    if importlib.util.find_spec("ziglang"):
-        return _probe([sys.executable, "-m", "ziglang", "c++"])
-    raise CompilerNotFoundError(
-        f"torch_mtl4.msl needs clang {OLDEST_CLANG} or newer: `pip install ziglang`, or "
-        "`apt-get install --no-install-recommends clang-19`, or set TORCH_MTL4_MSL_CXX"
-    )
-
-
-def _probe(command: list[str]) -> Compiler:
-    try:
-        result = subprocess.run([*command, "--version"], capture_output=True, text=True)
-    except OSError as error:
-        raise CompilerNotFoundError(f"TORCH_MTL4_MSL_CXX: cannot run {shlex.join(command)}: {error}") from None
-    return Compiler(tuple(command), result.stdout.splitlines()[0] if result.stdout else "unknown")
-
-
-def _clang_major(compiler: Compiler) -> int:
-    match = re.search(r"clang version (\d+)", compiler.version)
-    return int(match.group(1)) if match else 0
-
-
-def cache_directory() -> Path:
-    root = os.environ.get("TORCH_MTL4_MSL_CACHE")
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = Path(root) if root else base / "torch_mtl4" / "msl"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+def kernel_flags(checked: bool) -> list[str]:
+    return [*_COMMON, *(_CHECKED if checked else _FAST)]
 
 
 @functools.cache
 def own_sources_digest() -> str:
     """Hash of the headers and the runtime: a kernel library is valid for exactly these."""
     files = sorted(p for folder in (INCLUDE, RUNTIME) for p in folder.rglob("*") if p.is_file())
-    return digest(*(f"{p.relative_to(HERE)}\0{p.read_text()}" for p in files))
+    return cache.digest(*(f"{p.relative_to(HERE)}\0{p.read_text()}" for p in files))
 
 
-def publish(path: Path, write) -> Path:
-    """Lets `write(temporary)` make a file and moves it into place at once, so that parallel builds do not meet."""
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            temporary = Path(folder) / path.name
-            write(temporary)
-            os.replace(temporary, path)
-    return path
+def require_host() -> None:
+    """Raises NotImplementedError where compiled kernels cannot run."""
+    if platform.system() != "Linux":
+        raise NotImplementedError(
+            f"torch_mtl4.msl: kernels run on Linux, got {platform.system()}: the reader of debug information knows ELF, "
+            "the fault handler Linux signal frames. `check` works here"
+        )
+    if platform.machine() != "x86_64":
+        raise NotImplementedError(
+            f"torch_mtl4.msl: kernels run on x86-64, got {platform.machine()}: runtime/context_switch.h has no switch "
+            "between stacks for it, runtime/faults.cpp not its registers. `check` works here"
+        )
 
 
 @functools.cache
 def runtime_library() -> Path:
     """The runtime, built once for each compiler and version of its sources."""
+    require_host()
     compiler = find_compiler()
-    name = f"libmslrt-{digest(compiler.version, own_sources_digest(), *_RUNTIME_FLAGS)}.so"
+    name = f"libmslrt-{cache.digest(repr(compiler), own_sources_digest(), *_RUNTIME_FLAGS)}.so"
 
     def build(output: Path):
-        sources = sorted(str(p) for p in RUNTIME.glob("*.cpp"))
-        result = compiler.run([*_RUNTIME_FLAGS, "-shared", f"-Wl,-soname,{name}", "-o", str(output), *sources])
-        if result.returncode:
-            raise CompileError("the MSL runtime", result.stderr)
+        def compile_one(source: Path) -> str:
+            obj = str(output.with_name(source.stem + ".o"))
+            _must(run(compiler.host, [*_RUNTIME_FLAGS, "-c", str(source), "-o", obj]), "the MSL runtime")
+            return obj
 
-    return publish(cache_directory() / name, build)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_one, sorted(RUNTIME.glob("*.cpp"))))
+        link = [*objects, compiler.soname + name, "-o", str(output)]
+        _must(run(compiler.linker, link), "the MSL runtime")
 
-
-def preprocess(path: Path, flags: list[str]) -> str:
-    """Macro expansion of a .metal file; the <metal_*> headers stand for macros only."""
-    command = ["-E", "-x", "c++", "-std=c++23", "-nostdinc", "-undef", "-Wno-builtin-macro-redefined"]
-    result = find_compiler().run([*command, f"-I{INCLUDE}", *flags, str(path)])
-    if result.returncode:
-        raise CompileError(path.name, result.stderr)
-    return result.stdout
+    return cache.publish(name, build)
 
 
-def compile_kernels(source: str, name: str, checked: bool) -> Path:
+def precompiled_header(flags: Sequence[str]) -> Path:
+    """msl.h parsed once for each set of flags: most of a build would be parsing it."""
+    compiler = find_compiler()
+    key = cache.digest(repr(compiler), own_sources_digest(), *flags)
+
+    def build(output: Path):
+        _must(run(compiler.kernels, [*flags, *_HEADER_FLAGS, str(HEADER), "-o", str(output)]), HEADER.name)
+
+    return cache.publish(f"msl-{key}.pch", build)
+
+
+def preprocess(source: Path | str, name: str, flags: Sequence[str]) -> str:
+    """Macro expansion of a .metal file or of its text; the <metal_*> headers stand for macros only."""
+    command = [*_PREPROCESS_FLAGS, f"-I{INCLUDE}", *flags]
+    if isinstance(source, Path):
+        result = run(find_compiler().kernels, [*command, str(source)])
+    else:
+        result = run(find_compiler().kernels, [*command, "-"], f"#line 1 {json.dumps(name)}\n{source}")
+    return _must(result, name).stdout
+
+
+def compile_kernels(source: str, name: str, checked: bool, extra_flags: Sequence[str] = ()) -> Path:
     """Builds rewritten C++ into a shared library, or takes it from the cache."""
+    require_host()
     compiler = find_compiler()
-    flags = compiler.kernel_flags(checked)
-    key = digest(source, compiler.version, own_sources_digest(), *flags)
+    flags = [*kernel_flags(checked), *extra_flags]
+    key = cache.digest(source, repr(compiler), own_sources_digest(), *flags, *_RUNTIME_FLAGS)
 
     def build(output: Path):
-        cpp = output.with_suffix(".cpp")
-        cpp.write_text(source)
-        obj = output.with_suffix(".o")
-        result = compiler.run([*flags, "-c", str(cpp), "-o", str(obj)])
-        if result.returncode:
-            raise CompileError(name, result.stderr)
-        runtime = runtime_library()
-        result = compiler.run(
-            ["-shared", "-o", str(output), str(obj), str(runtime), "-lm", f"-Wl,-rpath,{runtime.parent}"]
-        )
-        if result.returncode:
-            raise CompileError(name, result.stderr)
+        obj = str(output.with_suffix(".o"))
+        header = ["-include-pch", str(precompiled_header(flags))]
+        _must(run(compiler.kernels, [*flags, *header, "-c", "-x", "c++", "-", "-o", obj], source), name)
+        _must(run(compiler.linker, [obj, str(runtime_library()), "-o", str(output)]), name)
 
-    return publish(cache_directory() / f"{re.sub(r'[^A-Za-z0-9]', '_', name)}-{key}.so", build)
+    return cache.publish(f"{re.sub(r'[^A-Za-z0-9]', '_', name)}-{key}.so", build)
 
 
-def check_syntax(source: str, flags: list[str]) -> tuple[bool, str]:
+def check_syntax(source: str, flags: Sequence[str]) -> tuple[bool, str]:
     """Type-checks C++ without generating code: (accepted, diagnostics)."""
-    result = find_compiler().run([*flags, "-fsyntax-only", "-ferror-limit=0", "-x", "c++", "-"], stdin=source)
+    command = [*flags, "-fsyntax-only", "-ferror-limit=0", "-x", "c++", "-"]
+    result = run(find_compiler().kernels, command, source)
     return result.returncode == 0, result.stderr
 
 
-def syntax_flags() -> list[str]:
-    """Flags for `check_syntax` of rewritten kernels."""
-    return find_compiler().kernel_flags(checked=False)
+def _must(result, what: str):
+    if result.returncode:
+        raise CompileError(what, result.stderr)
+    return result

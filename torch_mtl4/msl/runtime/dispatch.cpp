@@ -1,19 +1,39 @@
 // What the Python side calls: one dispatch at a time, over as many workers as there are cores.
 #include "state.h"
-#include <algorithm>
-#include <mutex>
-#include <thread>
+#include <cstring>
 #include <time.h>
+#include <unistd.h>
 
 namespace msl {
 namespace {
-std::mutex one_dispatch;
-std::vector<Worker *> pool; // stacks and arenas are kept from dispatch to dispatch
+pthread_mutex_t one_dispatch = PTHREAD_MUTEX_INITIALIZER;
+List<Worker *> pool; // stacks and arenas are kept from dispatch to dispatch
 
 double now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+bool contains(const List<Buffer *> &buffers, const Buffer *buffer) {
+  for (Buffer *b : buffers)
+    if (b == buffer) return true;
+  return false;
+}
+
+void run_threads(size_t workers) {
+  List<pthread_t> threads{};
+  for (size_t i = 1; i < workers; i++) {
+    pthread_t thread;
+    auto body = [](void *w) -> void * {
+      run_worker((Worker *)w);
+      return nullptr;
+    };
+    if (!pthread_create(&thread, nullptr, body, pool[i])) threads.push(thread);
+  }
+  run_worker(pool[0]); // takes the threadgroups of threads that could not be made, too
+  for (pthread_t t : threads) pthread_join(t, nullptr);
+  threads.release();
 }
 } // namespace
 } // namespace msl
@@ -39,9 +59,9 @@ struct MslDispatch { // mirrored in native.py
 
 // Returns the findings, which the caller reads and frees.
 Reports *msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) {
-  std::lock_guard<std::mutex> lock(one_dispatch);
+  Lock lock(one_dispatch);
   Job job{};
-  job.reports = new Reports;
+  job.reports = make_zeroed<Reports>();
   job.entry = d->entry;
   job.options = *options;
   job.exact = d->exact;
@@ -54,42 +74,43 @@ Reports *msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) 
   }
   job.image_low = (uintptr_t)d->library->image_begin;
   job.image_high = (uintptr_t)d->library->image_end;
-  std::copy_n(d->threadgroup_bytes, MSL_THREADGROUP_BUFFERS, job.threadgroup_bytes);
+  for (int i = 0; i < MSL_THREADGROUP_BUFFERS; i++) job.threadgroup_bytes[i] = d->threadgroup_bytes[i];
 
-  std::fill_n(job.bindings.buffer, MSL_BUFFERS, (void *)zero_buffer()->base);
+  for (void *&buffer : job.bindings.buffer) buffer = (void *)zero_buffer()->base;
   for (int i = 0; i < d->bindings; i++) {
     const MslBinding &b = d->binding[i];
     Buffer *buffer = (Buffer *)b.buffer;
     job.bindings.buffer[b.index] = (char *)buffer->base + b.offset;
     job.bindings.tensor[b.index] = b.tensor;
-    if (std::find(job.buffers.begin(), job.buffers.end(), buffer) != job.buffers.end()) continue;
-    job.buffers.push_back(buffer);
+    if (contains(job.buffers, buffer)) continue;
+    job.buffers.push(buffer);
     prepare_buffer(buffer, options->checked);
   }
-  job.buffers.push_back(zero_buffer());
+  job.buffers.push(zero_buffer());
 
-  size_t workers = options->workers ? options->workers : options->checked ? 1 : std::thread::hardware_concurrency();
-  workers = std::max<size_t>(1, std::min<uint64_t>(workers, job.total));
-  while (pool.size() < workers) pool.push_back(new_worker());
+  uint64_t workers = options->workers ? options->workers : options->checked ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+  workers = larger<uint64_t>(1, smaller(workers, job.total));
+  while (pool.count < workers) pool.push(new_worker());
 
   catch_faults();
   double begin = now();
-  if (workers == 1) run_worker(pool[0], &job, 0);
-  else {
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < workers; i++) threads.emplace_back(run_worker, pool[i], &job, (int)i);
-    for (auto &t : threads) t.join();
+  for (size_t i = 0; i < workers; i++) {
+    pool[i]->job = &job;
+    pool[i]->id = (int)i;
   }
+  if (workers == 1) run_worker(pool[0]);
+  else run_threads(workers);
   *out = {};
   out->seconds = now() - begin;
   release_faults();
+  job.buffers.release();
   for (size_t i = 0; i < workers; i++) {
     const Stats &s = pool[i]->stats;
     out->cpu_seconds += s.cpu_seconds;
     out->switches += s.switches;
     out->simd_operations += s.simd_operations;
     out->barriers += s.barriers;
-    out->threadgroup_bytes = std::max(out->threadgroup_bytes, s.threadgroup_bytes);
+    out->threadgroup_bytes = larger(out->threadgroup_bytes, s.threadgroup_bytes);
     out->aborted |= s.aborted;
   }
   out->workers = workers;

@@ -12,7 +12,7 @@ bool explain(Worker *w, uintptr_t address, uintptr_t pc) {
   for (Buffer *b : w->job->buffers)
     if (address >= (uintptr_t)b->map && address < (uintptr_t)b->map + b->map_length) {
       report("out-of-bounds", pc, 0, "access at byte %ld of buffer '%s' (%zu bytes): guard page hit",
-             (long)(address - b->base), b->name.c_str(), b->length);
+             (long)(address - b->base), b->name, b->length);
       return true;
     }
   uintptr_t low = w->current->stack_low;

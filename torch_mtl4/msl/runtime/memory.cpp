@@ -1,7 +1,5 @@
 // Device buffers between guard pages, and the arena of threadgroup memory.
 #include "state.h"
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -19,12 +17,12 @@ void *map_pages(size_t bytes, int protection) {
 // What an unbound index reads: zeros. A null reference would let the compiler's speculation crash.
 Buffer *zero_buffer() {
   static Buffer *zeros = [] {
-    Buffer *b = new Buffer{};
+    Buffer *b = make_zeroed<Buffer>();
     b->length = b->map_length = b->body = 1 << 20;
     b->map = (char *)map_pages(b->length, PROT_READ);
     b->base = (uintptr_t)b->map;
     b->readonly = true;
-    b->name = "(unbound)";
+    b->name = strdup("(unbound)");
     return b;
   }();
   return zeros;
@@ -40,7 +38,7 @@ void prepare_buffer(Buffer *b, bool checked) {
   }
   if (!checked) return;
   if (!b->shadow) {
-    b->shadow = (DeviceCell *)calloc(b->length / 4 + 2, sizeof(DeviceCell));
+    b->shadow = make_zeroed<DeviceCell>(b->length / 4 + 2);
     if (!b->uninitialised)
       for (size_t i = 0; i < b->length / 4 + 2; i++) b->shadow[i].initialised = 0xF;
   }
@@ -48,7 +46,7 @@ void prepare_buffer(Buffer *b, bool checked) {
 }
 
 void *allocate_threadgroup(Worker *w, size_t size, size_t align, const void *key, const char *name) {
-  align = std::max<size_t>(align, 16);
+  align = larger<size_t>(align, 16);
   size_t offset = (w->arena_top + RED_ZONE + align - 1) / align * align;
   w->arena_used += (size + 15) / 16 * 16;
   if (w->arena_used > w->job->options.threadgroup_limit)
@@ -59,7 +57,7 @@ void *allocate_threadgroup(Worker *w, size_t size, size_t align, const void *key
     leave_to_main();
   }
   w->arena_top = offset + size;
-  w->variables.push_back({key, (uint32_t)offset, (uint32_t)size, name});
+  w->variables.push({key, (uint32_t)offset, (uint32_t)size, name});
   if (w->cells)
     for (size_t i = offset / 2; i < (offset + size + 1) / 2; i++) w->cells[i].valid = 1;
   memset(w->arena + offset, POISON, size);
@@ -88,8 +86,8 @@ void *msl_scratch(msl_size size) {
 
 // ---- host side
 void *msl_buffer_new(size_t length, int uninitialised, int readonly, const char *name) {
-  Buffer *b = new Buffer{};
-  b->body = std::max(PAGE, (length + ALIGN - 1 + PAGE - 1) / PAGE * PAGE);
+  Buffer *b = make_zeroed<Buffer>();
+  b->body = larger(PAGE, (length + ALIGN - 1 + PAGE - 1) / PAGE * PAGE);
   b->red = 16 * PAGE;
   b->map_length = b->body + 2 * b->red;
   b->map = (char *)map_pages(b->map_length, PROT_READ | PROT_WRITE);
@@ -97,7 +95,7 @@ void *msl_buffer_new(size_t length, int uninitialised, int readonly, const char 
   b->base = (uintptr_t)b->map + b->red + ((b->body - length) & ~(ALIGN - 1)); // the end is near the guard
   b->readonly = readonly;
   b->uninitialised = uninitialised;
-  b->name = name;
+  b->name = strdup(name);
   memset(b->map, POISON, b->red);
   if (uninitialised) memset((void *)b->base, POISON, length);
   return b;
@@ -115,6 +113,7 @@ void msl_buffer_free(void *buffer) {
   Buffer *b = (Buffer *)buffer;
   munmap(b->map, b->map_length);
   free(b->shadow);
-  delete b;
+  free(b->name);
+  free(b);
 }
 }

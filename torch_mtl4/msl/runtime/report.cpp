@@ -1,8 +1,8 @@
 // Findings: collected under a lock, equal ones counted, read by the Python side after the dispatch.
 #include "state.h"
-#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 namespace msl {
 constexpr size_t MAX_REPORTS = 200;
@@ -11,21 +11,20 @@ void report_list(const char *kind, uintptr_t pc, uintptr_t other_pc, const char 
   Worker *w = worker;
   if (!w) return;
   Reports &reports = *w->job->reports;
-  std::lock_guard<std::mutex> lock(reports.mutex);
-  for (auto &r : reports.list)
-    if (r.pc == pc && r.other_pc == other_pc && r.kind == kind) {
+  Lock lock(reports.mutex);
+  for (Report &r : reports.list)
+    if (r.pc == pc && r.other_pc == other_pc && !strcmp(r.kind, kind)) {
       r.count++;
       return;
     }
-  if (reports.list.size() >= MAX_REPORTS) return;
-  char message[600];
-  vsnprintf(message, sizeof message, format, arguments);
-  Report r{kind, message, pc, other_pc, 1, w->current != nullptr, {}, {}};
+  if (reports.list.count >= MAX_REPORTS) return;
+  Report r{kind, {}, pc, other_pc, 1, w->current != nullptr, {}, {}};
+  vsnprintf(r.message, sizeof r.message, format, arguments);
   if (w->current) {
     r.thread = w->current->thread;
-    std::copy_n(w->threadgroup.tg, 3, r.threadgroup);
+    memcpy(r.threadgroup, w->threadgroup.tg, sizeof r.threadgroup);
   }
-  reports.list.push_back(r);
+  reports.list.push(r);
 }
 
 void report(const char *kind, uintptr_t pc, uintptr_t other_pc, const char *format, ...) {
@@ -53,15 +52,17 @@ struct MslReportView { // mirrored in native.py
   unsigned threadgroup[3], thread[3], simdgroup, lane;
 };
 
-int msl_report_count(const msl::Reports *reports) { return (int)reports->list.size(); }
+int msl_report_count(const msl::Reports *reports) { return (int)reports->list.count; }
 
 void msl_report_get(const msl::Reports *reports, int i, MslReportView *out) {
   const msl::Report &r = reports->list[i];
-  *out = {r.kind.c_str(),     r.message.c_str(), r.pc, r.other_pc, r.count, r.has_thread, {}, {},
-          r.thread.simdgroup, r.thread.lane};
-  std::copy_n(r.threadgroup, 3, out->threadgroup);
-  std::copy_n(r.thread.tid, 3, out->thread);
+  *out = {r.kind, r.message, r.pc, r.other_pc, r.count, r.has_thread, {}, {}, r.thread.simdgroup, r.thread.lane};
+  memcpy(out->threadgroup, r.threadgroup, sizeof out->threadgroup);
+  memcpy(out->thread, r.thread.tid, sizeof out->thread);
 }
 
-void msl_reports_free(msl::Reports *reports) { delete reports; }
+void msl_reports_free(msl::Reports *reports) {
+  reports->list.release();
+  free(reports);
+}
 }

@@ -130,8 +130,7 @@ Fiber *pick(Worker *w) {
 void fiber_main();
 
 void take_stack(Worker *w, Fiber *f) {
-  f->stack_low = w->free_stacks.back();
-  w->free_stacks.pop_back();
+  f->stack_low = w->free_stacks.pop();
   f->stack_top = stack_top(w, f->stack_low);
   f->sp = fresh_stack(f->stack_top, fiber_main);
 }
@@ -164,7 +163,7 @@ void fiber_main() {
     w->live--;
     Fiber *next = pick(w);
     if (!next || next->sp) {
-      w->free_stacks.push_back(f->stack_low);
+      w->free_stacks.push(f->stack_low);
       switch_to(w, next, &f->sp);
       __builtin_unreachable();
     }

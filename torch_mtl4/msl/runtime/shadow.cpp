@@ -94,13 +94,12 @@ struct DeviceCheck {
   }
   void race(const char *what, const char *other, size_t byte, uint16_t thread, uint32_t g, uint32_t other_pc) const {
     report("race", pc, absolute(w, other_pc),
-           "%s of buffer '%s' byte %zu races with the %s by thread %u of threadgroup %u", what, b->name.c_str(), byte,
-           other, thread - 1, g - 1);
+           "%s of buffer '%s' byte %zu races with the %s by thread %u of threadgroup %u", what, b->name, byte, other,
+           thread - 1, g - 1);
   }
   void read(DeviceCell &x, size_t byte, uint8_t mask) const {
     if (b->uninitialised && w->job->options.uninitialised && (x.initialised & mask) != mask) {
-      report("uninitialised-read", pc, 0, "read of byte %zu of buffer '%s' that nothing has written", byte,
-             b->name.c_str());
+      report("uninitialised-read", pc, 0, "read of byte %zu of buffer '%s' that nothing has written", byte, b->name);
       x.initialised |= mask;
     }
     if ((x.written & mask) && concurrent(x.write_group, x.writer, x.write_epoch, x.write_simd_epoch))
@@ -172,7 +171,7 @@ void check_threadgroup(Worker *w, size_t offset, size_t n, int access, uintptr_t
 
 void check_device(Worker *w, Buffer *b, size_t offset, size_t n, int access, uintptr_t pc) {
   if (access && b->readonly) {
-    report("write-to-constant", pc, 0, "write to read-only buffer '%s' byte %zu", b->name.c_str(), offset);
+    report("write-to-constant", pc, 0, "write to read-only buffer '%s' byte %zu", b->name, offset);
     return;
   }
   if (!b->shadow) {
@@ -200,7 +199,7 @@ void check_elsewhere(Worker *w, uintptr_t a, size_t n, int access, uintptr_t pc)
     }
     if (a + n > (uintptr_t)b->map && a < (uintptr_t)b->map + b->map_length) {
       report("out-of-bounds", pc, 0, "%s of %zu bytes at byte %ld of buffer '%s' (%zu bytes)", VERB[access], n,
-             (long)(a - b->base), b->name.c_str(), b->length);
+             (long)(a - b->base), b->name, b->length);
       return;
     }
   }

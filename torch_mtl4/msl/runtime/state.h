@@ -1,12 +1,8 @@
 // State of a dispatch inside the runtime: fibers, simdgroups, workers, buffers, reports.
 #pragma once
 #include "abi.h"
-#include <atomic>
-#include <cstddef>
+#include "containers.h"
 #include <cstdint>
-#include <mutex>
-#include <string>
-#include <vector>
 
 namespace msl {
 
@@ -61,11 +57,12 @@ struct Buffer { // device memory between guard pages, with shadow cells once a c
   size_t map_length, red, body;
   DeviceCell *shadow;
   bool readonly, uninitialised, guarded, bound;
-  std::string name;
+  char *name;
 };
 
 struct Report { // one finding; equal ones (same kind, same places) are counted
-  std::string kind, message;
+  const char *kind;
+  char message[600];
   uintptr_t pc, other_pc;
   uint64_t count;
   bool has_thread;
@@ -74,8 +71,8 @@ struct Report { // one finding; equal ones (same kind, same places) are counted
 };
 
 struct Reports { // of one dispatch; outlives it until the host has read them
-  std::mutex mutex;
-  std::vector<Report> list;
+  pthread_mutex_t mutex;
+  List<Report> list;
 };
 
 enum class FiberState { Running, SimdOperation, Barrier, GroupOperation, Done };
@@ -106,14 +103,15 @@ struct Job {
   bool exact; // threads[] is the grid; else groups[] is
   Options options;
   size_t threadgroup_bytes[MSL_THREADGROUP_BUFFERS];
-  std::vector<Buffer *> buffers;
+  List<Buffer *> buffers;
   uintptr_t image_low, image_high;
-  std::atomic<uint64_t> next;
+  uint64_t next; // threadgroup to run, taken atomically
   uint64_t total;
   Reports *reports;
 };
 
 struct Worker { // one OS thread; all threads of a threadgroup stay on it
+  int id;
   Fiber *fibers;
   MslThreadgroup threadgroup;
   Simdgroup simdgroups[MAX_SIMDGROUPS];
@@ -123,9 +121,9 @@ struct Worker { // one OS thread; all threads of a threadgroup stay on it
   int unchecked; // > 0 while the runtime itself touches memory for a kernel
   uintptr_t operation_site;
   char *stacks, *arena;
-  std::vector<uintptr_t> free_stacks; // lowest usable address of each
+  List<uintptr_t> free_stacks; // lowest usable address of each
   size_t arena_top, arena_high, arena_used;
-  std::vector<ThreadgroupVariable> variables;
+  List<ThreadgroupVariable> variables;
   ThreadgroupCell *cells;
   uint16_t threadgroup_epoch, device_epoch;
   uint32_t group;
@@ -154,7 +152,7 @@ void run_fibers(Worker *w);
 
 // worker.cpp
 Worker *new_worker();
-void run_worker(Worker *w, Job *job, int id);
+void run_worker(Worker *w);
 uintptr_t stack_top(const Worker *w, uintptr_t stack_low);
 
 // memory.cpp

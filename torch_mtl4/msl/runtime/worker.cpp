@@ -1,7 +1,5 @@
 // One worker per OS thread takes threadgroups off the grid; their threads share its stacks and its arena.
 #include "state.h"
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <signal.h>
 #include <sys/mman.h>
@@ -21,7 +19,7 @@ void number_threads(Worker *w, const unsigned *size) {
   unsigned tid[3] = {};
   for (int i = 0; i < w->n; i++) {
     MslThread &t = w->fibers[i].thread;
-    std::copy_n(tid, 3, t.tid);
+    memcpy(t.tid, tid, sizeof tid);
     t.index = i;
     t.lane = i % SIMD_WIDTH;
     t.simdgroup = i / SIMD_WIDTH;
@@ -34,13 +32,13 @@ void describe_threadgroup(Worker *w, uint64_t id) {
   const Job *job = w->job;
   MslThreadgroup &g = w->threadgroup;
   unsigned before[3];
-  std::copy_n(g.size, 3, before);
+  memcpy(before, g.size, sizeof before);
   g.tg[0] = id % job->groups[0];
   g.tg[1] = id / job->groups[0] % job->groups[1];
   g.tg[2] = id / ((uint64_t)job->groups[0] * job->groups[1]);
   for (int d = 0; d < 3; d++) {
     g.nominal[d] = g.size[d] = job->nominal[d];
-    if (job->exact) g.size[d] = std::min(g.size[d], job->threads[d] - g.tg[d] * job->nominal[d]);
+    if (job->exact) g.size[d] = smaller(g.size[d], job->threads[d] - g.tg[d] * job->nominal[d]);
     g.groups[d] = job->groups[d];
     g.grid[d] = job->exact ? job->threads[d] : job->groups[d] * job->nominal[d];
   }
@@ -48,7 +46,7 @@ void describe_threadgroup(Worker *w, uint64_t id) {
   w->simdgroup_count = g.simdgroups = (w->n + SIMD_WIDTH - 1) / SIMD_WIDTH;
   g.layout = job->options.layout;
   g.zero_cooperative = job->options.zero_cooperative;
-  if (!std::equal(before, before + 3, g.size)) number_threads(w, g.size);
+  if (memcmp(before, g.size, sizeof before)) number_threads(w, g.size);
 }
 
 const char *threadgroup_buffer_name(int i) {
@@ -72,7 +70,7 @@ void run_threadgroup(Worker *w, uint64_t id) {
   w->threadgroup_epoch = w->device_epoch = 1;
   clear_arena(w);
   for (int s = 0; s < w->simdgroup_count; s++) {
-    int lanes = std::min(w->n - s * SIMD_WIDTH, SIMD_WIDTH);
+    int lanes = smaller(w->n - s * SIMD_WIDTH, SIMD_WIDTH);
     unsigned mask = lanes == SIMD_WIDTH ? ~0u : (1u << lanes) - 1;
     w->simdgroups[s] = {mask, mask, 0, mask, 0, false, 1, 1};
   }
@@ -81,15 +79,15 @@ void run_threadgroup(Worker *w, uint64_t id) {
     w->fibers[i].state = FiberState::Running;
   }
   run_fibers(w);
-  w->arena_high = std::max(w->arena_high, w->arena_top);
-  w->stats.threadgroup_bytes = std::max<uint64_t>(w->stats.threadgroup_bytes, w->arena_used);
+  w->arena_high = larger(w->arena_high, w->arena_top);
+  w->stats.threadgroup_bytes = larger<uint64_t>(w->stats.threadgroup_bytes, w->arena_used);
 }
 
 char *stack_slot(const Worker *w, int i) { return w->stacks + STACK_SLOT * i; }
 
 void collect_stacks(Worker *w) {
   w->free_stacks.clear();
-  for (int i = MSL_MAX_THREADS; i-- > 0;) w->free_stacks.push_back((uintptr_t)stack_slot(w, i) + PAGE);
+  for (int i = MSL_MAX_THREADS; i-- > 0;) w->free_stacks.push((uintptr_t)stack_slot(w, i) + PAGE);
 }
 } // namespace
 
@@ -100,8 +98,8 @@ uintptr_t stack_top(const Worker *w, uintptr_t stack_low) {
 }
 
 Worker *new_worker() {
-  Worker *w = new Worker{};
-  w->fibers = (Fiber *)calloc(MSL_MAX_THREADS, sizeof(Fiber));
+  Worker *w = make_zeroed<Worker>();
+  w->fibers = make_zeroed<Fiber>(MSL_MAX_THREADS);
   w->stacks = (char *)mmap(nullptr, STACK_SLOT * MSL_MAX_THREADS, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   for (int i = 0; i < MSL_MAX_THREADS; i++) mprotect(stack_slot(w, i), PAGE, PROT_NONE);
@@ -110,7 +108,8 @@ Worker *new_worker() {
   return w;
 }
 
-void run_worker(Worker *w, Job *job, int id) {
+void run_worker(Worker *w) {
+  Job *job = w->job;
   double begin = cpu_seconds();
   char *signal_stack = (char *)malloc(FAULT_STACK_BYTES);
   stack_t alternative{}, before{};
@@ -118,21 +117,20 @@ void run_worker(Worker *w, Job *job, int id) {
   alternative.ss_size = FAULT_STACK_BYTES;
   sigaltstack(&alternative, &before);
 
-  w->job = job;
   w->bindings = job->bindings;
-  w->random = 0x9E3779B97F4A7C15ull * (job->options.seed + 1) + id;
+  w->random = 0x9E3779B97F4A7C15ull * (job->options.seed + 1) + w->id;
   w->aborted = false;
   w->unchecked = 0;
   w->last_buffer = nullptr;
   w->stats = {};
-  if (w->free_stacks.size() != MSL_MAX_THREADS) collect_stacks(w); // new, or the last dispatch was aborted
+  if (w->free_stacks.count != MSL_MAX_THREADS) collect_stacks(w); // new, or the last dispatch was aborted
   if (!job->options.checked) {
     free(w->cells);
     w->cells = nullptr;
-  } else if (!w->cells) w->cells = (ThreadgroupCell *)calloc(ARENA_BYTES / 2, sizeof(ThreadgroupCell));
+  } else if (!w->cells) w->cells = make_zeroed<ThreadgroupCell>(ARENA_BYTES / 2);
   worker = w;
   while (!w->aborted) {
-    uint64_t i = job->next.fetch_add(1);
+    uint64_t i = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
     if (i >= job->total) break;
     run_threadgroup(w, i);
   }
