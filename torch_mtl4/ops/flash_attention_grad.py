@@ -78,7 +78,9 @@ def _double_backward(ctx, *grads):
             for there, option in zip(ctx.present, ctx.options, strict=True)
         ]
         outputs = reference.flash_attention_backward(*args)
-        pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if grad is not None]
+        pairs = [
+            (out, grad) for out, grad in zip(outputs, grads, strict=True) if grad is not None and out.requires_grad
+        ]
     wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
     result = [None] * len(args)
     if pairs and wanted:

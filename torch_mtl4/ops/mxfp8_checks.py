@@ -67,7 +67,7 @@ def check_scale(op: str, name: str, scale: Any, owner: str, data: Tensor) -> Non
     check.same_device(op, name, scale, owner, data.device)
     *rows, k = data.shape
     sizes = [*rows, (k + BLOCK_SIZE - 1) // BLOCK_SIZE]
-    if shape(scale) != sizes:
+    if scale.ndim != data.ndim or any(scale.shape[i] != size for i, size in enumerate(sizes)):
         layout = "[N, ceil(K/32)]" if data.ndim == 2 else "[..., ceil(K/32)]"
         expected(ValueError, op, f"{name} {layout} = {[known(n) for n in sizes]}", shape(scale))
 

@@ -108,14 +108,15 @@ def flash_attention_backward(
 
     groups = (kv_heads, heads // max(kv_heads, 1))
     grad_k, grad_v = (t.unflatten(1, groups).sum(2) if heads else t[:, :0] for t in (grad_k, grad_v))
-    nothing = query.new_empty(0)
     return (
         torch.cat(grad_q, 2).to(query.dtype) if grad_q else torch.zeros_like(query),
         grad_k.to(key.dtype) if heads else torch.zeros_like(key),
         grad_v.to(value.dtype) if heads else torch.zeros_like(value),
-        _collect_mask(grad_mask, attn_mask) if mask_grad else nothing,
-        nothing if sinks is None else grad_sinks.to(sinks.dtype),
-        nothing if alibi_slopes is None else grad_slopes.sum_to_size(alibi_slopes.shape).to(alibi_slopes.dtype),
+        _collect_mask(grad_mask, attn_mask) if mask_grad else query.new_empty(0),
+        query.new_empty(0) if sinks is None else grad_sinks.to(sinks.dtype),
+        query.new_empty(0)
+        if alibi_slopes is None
+        else grad_slopes.sum_to_size(alibi_slopes.shape).to(alibi_slopes.dtype),
     )
 
 
