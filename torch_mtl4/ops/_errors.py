@@ -23,9 +23,12 @@ def expected(error: type[Exception], op: str, what: str, got: object) -> NoRetur
     raise error(text)
 
 
-@torch.compiler.assume_constant_result
 def _raise_while_tracing(name: str, text: str) -> NoReturn:
     raise _TRACED[name](text)
+
+
+# What the decorator torch.compiler.assume_constant_result sets, which would import all of Dynamo (seconds) to do so.
+_raise_while_tracing._dynamo_marked_constant = True
 
 
 def fake_kernel(op: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
