@@ -4,16 +4,15 @@
     lib.kernel("add").dispatch(threads=1000, threadgroup=256, buffers=[a, b, c])
     assert not lib.report, lib.report
 
-Where things live: `compile.py` (the way from source to library), `frontend/` (rewrites MSL to C++), `toolchain.py`
-(builds), `compilers.py`, `cache.py`, `include/` (the headers that kernels see, one file a subject in `include/msl/`), `runtime/`
-(scheduler, memory, checks, in C++), `library.py` and `buffers.py` (dispatch), `report.py`, `strict.py`, `tiers.py`.
+`README.md` in this folder says which file does what.
 """
 
 from .buffers import Buffer, Output, Tensor
 from .compile import compile
 from .errors import CompileError, CompilerNotFoundError, KernelFaultError, MslError
 from .frontend import MslSyntaxError
-from .library import DispatchResult, Kernel, Library
+from .kernel import DispatchResult, Kernel
+from .library import Library
 from .report import Finding, Location, Report, ThreadPosition
 from .strict import check
 from .tiers import TIERS

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import toolchain
-from .frontend import translate
-from .library import LAYOUTS, Library
+from .frontend import FunctionConstant, translate
+from .kernel import LAYOUTS
+from .library import Library
 from .tiers import DEFAULT_TIER, find_tier
 
 
@@ -43,14 +44,24 @@ def compile(
     Raises:
         CompileError: the source was rejected; the message holds the diagnostics with lines of the .metal file.
         MslSyntaxError: the front end does not understand a declaration.
+        ValueError: an unknown tier, layout or function constant.
         CompilerNotFoundError: there is no clang; the message says what to install.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"compile: expected layout to be one of {', '.join(LAYOUTS)}, got {layout!r}")
     text, name = preprocessed(source, name, include, defines, tier)
     cpp, rewriter = translate(text, dict(constants or {}), only, without_barrier)
+    _check_constants(constants or {}, rewriter.constants)
     path = toolchain.compile_kernels(cpp, name, checked)
     return Library(path, rewriter.kernels, rewriter.constants, checked, layout)
+
+
+def _check_constants(given: Mapping[int | str, object], declared: Sequence[FunctionConstant]) -> None:
+    known = {c.name for c in declared} | {c.index for c in declared}
+    for key in given:
+        if key not in known:
+            names = ", ".join(f"{c.name} ({c.index})" for c in declared) or "none: the source declares no constants"
+            raise ValueError(f"compile: expected constants among {names}, got {key!r}")
 
 
 def preprocessed(source, name, include, defines, tier) -> tuple[str, str]:

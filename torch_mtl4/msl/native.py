@@ -97,10 +97,12 @@ def runtime() -> ctypes.CDLL:
     """The loaded runtime; built at the first use."""
     lib = ctypes.CDLL(str(runtime_library()))
     lib.msl_buffer_new.restype = ctypes.c_void_p
-    lib.msl_buffer_new.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
+    lib.msl_buffer_new.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p]
     lib.msl_buffer_address.restype = ctypes.c_void_p
     lib.msl_buffer_address.argtypes = [ctypes.c_void_p]
     lib.msl_buffer_filled.argtypes = [ctypes.c_void_p]
+    lib.msl_buffer_undefine.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    lib.msl_buffer_defined.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     lib.msl_buffer_free.argtypes = [ctypes.c_void_p]
     lib.msl_dispatch.argtypes = [ctypes.POINTER(Dispatch), ctypes.POINTER(Options), ctypes.POINTER(Stats)]
     lib.msl_dispatch.restype = ctypes.c_void_p

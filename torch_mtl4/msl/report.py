@@ -2,14 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Location:
     """A line of the .metal file, and the lines of the calls around it that were inlined, innermost first."""
 
-    place: str
+    path: str
+    line: int
     callers: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The line as in "kernel.metal:12"."""
+        return f"{Path(self.path).name}:{self.line}"
 
     def __str__(self) -> str:
         return ", called from ".join((self.place, *self.callers))
@@ -42,7 +49,10 @@ class Finding:
     count: int
 
     def __str__(self) -> str:
-        lines = [f"{self.kind}: {self.message}", f"  kernel {self.kernel} at {self.location or 'unknown line'}"]
+        lines = [
+            f"{self.kind}: {self.message}",
+            f"  kernel {self.kernel}" + (f" at {self.location}" if self.location else ""),
+        ]
         if self.other_location:
             lines.append(f"  other access at {self.other_location}")
         if self.thread:

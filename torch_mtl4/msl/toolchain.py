@@ -96,8 +96,8 @@ def require_host() -> None:
     """Raises NotImplementedError where compiled kernels cannot run."""
     if platform.system() != "Linux":
         raise NotImplementedError(
-            f"torch_mtl4.msl: kernels run on Linux, got {platform.system()}: the reader of debug information knows ELF, "
-            "the fault handler Linux signal frames. `check` works here"
+            f"torch_mtl4.msl: kernels run on Linux, got {platform.system()}: the reader of debug information knows "
+            "ELF, the fault handler Linux signal frames. `check` works here"
         )
     if platform.machine() != "x86_64":
         raise NotImplementedError(

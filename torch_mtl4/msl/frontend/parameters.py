@@ -29,16 +29,29 @@ POSITIONS = {
     "quadgroups_per_threadgroup": 24,
     "grid_origin": ZERO,
 }
+_QUALIFIERS = ("device", "constant", "threadgroup", "thread", "const", "volatile", "coherent", "restrict")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: where its value comes from; `constant` if the kernel may not write through it."""
+    """One parameter of a kernel.
+
+    Attributes:
+        kind: where its value comes from: BUFFER, THREADGROUP, a position.
+        index: of the buffer, as written: a number, or an expression of the kernel.
+        constant: the kernel may not write through it.
+        element: its type without qualifiers, "float" for `device const float*`.
+        indirect: "*" of a pointer, "&" of a reference, else "".
+        condition: the function constant on which its existence depends, or "".
+    """
 
     name: str
     kind: int
     index: str
     constant: bool
+    element: str = ""
+    indirect: str = ""
+    condition: str = ""
 
     def initialiser(self) -> str:
         return f"{{{self.kind},{self.index or 0}}}"
@@ -78,7 +91,11 @@ def _parameter(stream, first, last, attributes, free) -> Parameter:
     name = next((stream.at(i) for i in range(name_end - 1, first - 1, -1) if stream.kind(i) == "word"), "")
     pointer = next((i for i in range(first, last) if stream.at(i) in ("*", "&")), last)
     constant = "constant" in words or "const" in stream.identifiers(first, pointer)
-    return Parameter(name, kind, index, constant)
+    type_words = [w for w in stream.words(first, min(pointer, name_end)) if w not in (*_QUALIFIERS, name)]
+    condition = next((value for attribute, value in attributes if attribute == "function_constant"), "")
+    return Parameter(
+        name, kind, index, constant, " ".join(type_words), stream.at(pointer) if pointer < last else "", condition
+    )
 
 
 def _written_binding(attributes) -> tuple[int | None, str]:

@@ -12,6 +12,13 @@ void *map_pages(size_t bytes, int protection) {
   if (p == MAP_FAILED) abort();
   return p;
 }
+
+void make_shadow(Buffer *b) {
+  if (b->shadow) return;
+  b->shadow = make_zeroed<DeviceCell>(b->length / 4 + 2);
+  if (!b->uninitialised)
+    for (size_t i = 0; i < b->length / 4 + 2; i++) b->shadow[i].initialised = 0xF;
+}
 } // namespace
 
 // What an unbound index reads: zeros. A null reference would let the compiler's speculation crash.
@@ -37,11 +44,7 @@ void prepare_buffer(Buffer *b, bool checked) {
     b->guarded = !checked;
   }
   if (!checked) return;
-  if (!b->shadow) {
-    b->shadow = make_zeroed<DeviceCell>(b->length / 4 + 2);
-    if (!b->uninitialised)
-      for (size_t i = 0; i < b->length / 4 + 2; i++) b->shadow[i].initialised = 0xF;
-  }
+  make_shadow(b);
   forget_dispatch(b);
 }
 
@@ -85,19 +88,18 @@ void *msl_scratch(msl_size size) {
 }
 
 // ---- host side
-void *msl_buffer_new(size_t length, int uninitialised, int readonly, const char *name) {
+// `phase` is the distance of the first byte from the alignment of its allocation.
+void *msl_buffer_new(size_t length, size_t phase, int readonly, const char *name) {
   Buffer *b = make_zeroed<Buffer>();
-  b->body = larger(PAGE, (length + ALIGN - 1 + PAGE - 1) / PAGE * PAGE);
+  b->body = larger(PAGE, (length + phase + ALIGN - 1 + PAGE - 1) / PAGE * PAGE);
   b->red = 16 * PAGE;
   b->map_length = b->body + 2 * b->red;
   b->map = (char *)map_pages(b->map_length, PROT_READ | PROT_WRITE);
   b->length = length;
-  b->base = (uintptr_t)b->map + b->red + ((b->body - length) & ~(ALIGN - 1)); // the end is near the guard
+  b->base = (uintptr_t)b->map + b->red + ((b->body - length - phase) & ~(ALIGN - 1)) + phase; // ends near the guard
   b->readonly = readonly;
-  b->uninitialised = uninitialised;
   b->name = strdup(name);
   memset(b->map, POISON, b->red);
-  if (uninitialised) memset((void *)b->base, POISON, length);
   return b;
 }
 
@@ -107,6 +109,28 @@ void *msl_buffer_address(void *buffer) { return (void *)((Buffer *)buffer)->base
 void msl_buffer_filled(void *buffer) {
   Buffer *b = (Buffer *)buffer;
   b->uninitialised = false;
+}
+
+// Poisons the bytes for which `defined` is 0, or all; a checked dispatch knows them as never written.
+void msl_buffer_undefine(void *buffer, const uint8_t *defined) {
+  Buffer *b = (Buffer *)buffer;
+  b->uninitialised = true;
+  if (!defined) {
+    memset((void *)b->base, POISON, b->length);
+    return;
+  }
+  make_shadow(b);
+  for (size_t i = 0; i < b->length; i++) {
+    if (defined[i]) b->shadow[i / 4].initialised |= 1 << i % 4;
+    else ((unsigned char *)b->base)[i] = POISON;
+  }
+}
+
+// Sets each byte of `defined` to whether the byte of the buffer was written, by the host or by a checked dispatch.
+void msl_buffer_defined(void *buffer, uint8_t *defined) {
+  Buffer *b = (Buffer *)buffer;
+  for (size_t i = 0; i < b->length; i++)
+    defined[i] = !b->uninitialised || (b->shadow && (b->shadow[i / 4].initialised >> i % 4 & 1));
 }
 
 void msl_buffer_free(void *buffer) {

@@ -1,0 +1,173 @@
+"""Binds the buffers of one dispatch: host arrays are copied into guarded memory, and back."""
+
+import ctypes
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import native
+from .buffers import Buffer, Output, Tensor
+from .element_types import element_type, mismatch
+from .frontend import Parameter
+from .host_arrays import HostSpan, host_span
+
+
+@dataclass
+class _Argument:
+    index: int
+    name: str
+    readonly: bool
+    span: HostSpan | None = None
+    buffer: Buffer | None = None
+    tensor: Tensor | None = None
+    offset: int = 0
+    output: bool = False
+
+
+@dataclass
+class _Copy:
+    """Arrays that share memory, and the guarded memory that stands for it."""
+
+    buffer: int
+    address: int
+    low: int
+    nbytes: int
+    readonly: bool
+    outputs: list[_Argument]
+
+
+class BoundBuffers:
+    """The buffers of one dispatch.
+
+    Arrays that overlap share one buffer, as views of one allocation do on the device. A None is an index that is
+    left unbound on purpose.
+    """
+
+    def __init__(self, kernel: str, arguments: dict, parameters: Mapping[int, Parameter], checked: bool):
+        self._native = native.runtime()
+        self._checked = checked
+        self._copies: list[_Copy] = []
+        self._keep: list = []
+        self.bindings: list[native.Binding] = []
+        hosted = []
+        for index, value in arguments.items():
+            if value is None:
+                continue
+            argument = _argument(kernel, index, value, parameters.get(index))
+            if argument.buffer is not None:
+                self._bind(argument, argument.buffer._native, argument.offset)
+                self._keep.append(argument.buffer)
+            else:
+                hosted.append(argument)
+        for group in _overlapping(hosted):
+            self._bind_group(group)
+
+    def _bind_group(self, group: list[_Argument]) -> None:
+        first = min(group, key=lambda a: a.span.low)
+        low, high = first.span.low, max(a.span.high for a in group)
+        readonly = all(a.readonly for a in group)
+        outputs = [a for a in group if a.output]
+        buffer = self._native.msl_buffer_new(high - low, first.span.phase, readonly, first.name.encode())
+        address = self._native.msl_buffer_address(buffer)
+        self._copies.append(_Copy(buffer, address, low, high - low, readonly, outputs))
+        if len(group) == 1 and outputs and first.span.dense:
+            self._native.msl_buffer_undefine(buffer, None)
+        else:
+            ctypes.memmove(address, low, high - low)
+            if outputs:
+                self._native.msl_buffer_undefine(buffer, _defined_bytes(group, low, high).ctypes.data)
+        for argument in group:
+            self._bind(argument, buffer, argument.offset + argument.span.first - low)
+            self._keep.append(argument.span.keep)
+
+    def _bind(self, argument: _Argument, buffer: int, offset: int) -> None:
+        address = self._native.msl_buffer_address(buffer) + offset
+        tensor = None
+        if argument.tensor is not None:
+            tensor = argument.tensor.binding(address)
+        elif argument.span is not None and 1 <= len(argument.span.shape) <= 8:
+            span = argument.span
+            tensor = Tensor(None, span.shape[::-1], span.strides[::-1]).binding(address)
+        self._keep.append(tensor)
+        pointer = ctypes.pointer(tensor) if tensor is not None else None
+        self.bindings.append(native.Binding(argument.index, buffer, offset, pointer))
+
+    def unwritten(self) -> list[str]:
+        """A sentence for each output that the kernel left incomplete; known after a checked dispatch."""
+        found = []
+        for copy in self._copies:
+            if not copy.outputs or not copy.nbytes:
+                continue
+            defined = np.empty(copy.nbytes, np.uint8)
+            self._native.msl_buffer_defined(copy.buffer, defined.ctypes.data)
+            for argument in copy.outputs:
+                missing = ~argument.span.elements(defined, copy.low).all(-1)
+                if count := int(missing.sum()):
+                    where = ", ".join(map(str, np.unravel_index(int(missing.argmax()), missing.shape)))
+                    elements = f"{count} of {missing.size} elements of output '{argument.name}'"
+                    found.append(f"{elements} were never written, the first is [{where}]")
+        return found
+
+    def copy_back(self) -> None:
+        for copy in self._copies:
+            if not copy.readonly:
+                ctypes.memmove(copy.low, copy.address, copy.nbytes)
+
+    def release(self) -> None:
+        for copy in self._copies:
+            self._native.msl_buffer_free(copy.buffer)
+        self._copies.clear()
+
+
+def _argument(kernel: str, index: int, value, parameter: Parameter | None) -> _Argument:
+    name = parameter.name if parameter else f"buffer({index})"
+    what = f"buffers[{index}] ({name})"
+    argument = _Argument(index, name, readonly=bool(parameter and parameter.constant))
+    if isinstance(value, Output):
+        argument.output, value = True, value.array
+    if isinstance(value, Tensor):
+        argument.tensor, argument.offset, value = value, value.offset, value.value
+    elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int):
+        value, argument.offset = value
+    if isinstance(value, Buffer):
+        argument.buffer = value
+        return argument
+
+    element = element_type(parameter.element) if parameter and parameter.indirect else None
+    if element and isinstance(value, (bool, int, float)):
+        try:
+            value = element.pack(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{kernel}: {what}: {error}") from None
+    argument.span = span = host_span(value, what)
+    if expected := mismatch(span.dtype, span.itemsize, element):
+        raise TypeError(f"{kernel}: expected {what} {expected}, got {span.dtype}")
+    if element and parameter.indirect == "&" and span.nbytes - argument.offset < element.size:
+        raise ValueError(f"{kernel}: expected {what} to have {element.size} bytes, got {span.nbytes - argument.offset}")
+    if argument.output and not span.writable:
+        raise ValueError(f"{kernel}: expected {what} to be writable, since it is an Output")
+    argument.readonly |= not span.writable
+    return argument
+
+
+def _defined_bytes(group: list[_Argument], low: int, high: int) -> np.ndarray:
+    """1 for each byte whose contents the host gives, 0 for those of outputs; an array that is both gives them."""
+    defined = np.ones(high - low, np.uint8)
+    for argument in sorted(group, key=lambda a: not a.output):
+        if math.prod(argument.span.shape):
+            argument.span.elements(defined, low)[...] = not argument.output
+    return defined
+
+
+def _overlapping(arguments: list[_Argument]) -> list[list[_Argument]]:
+    groups: list[list[_Argument]] = []
+    high = -1
+    for argument in sorted(arguments, key=lambda a: a.span.low):
+        if argument.span.low < high and argument.span.nbytes:
+            groups[-1].append(argument)
+        else:
+            groups.append([argument])
+        high = max(high, argument.span.high)
+    return groups
