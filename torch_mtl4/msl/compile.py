@@ -33,7 +33,8 @@ def compile(
         constants: values of function constants, by index or by name. They become compile-time constants, as in a
             Metal pipeline; one without a value is zero, and `is_function_constant_defined` tells.
         only: regular expression; of the kernels (a source may instantiate thousands) only those are built.
-        tier: operating system whose compiler is played, see `tiers.TIERS`.
+        tier: operating system whose compiler is played, see `tiers.TIERS`; "macos27:4.0" asks it for MSL 4.0. Features
+            that it does not have are refused with the tier that has them.
         checked: watch every memory access (races, bounds, uninitialised reads) and undefined behaviour; else fast.
         layout: which thread owns which element of a cooperative tensor: "m5", "pre_m5" or "scrambled".
         without_barrier: leave out that barrier of the text, counted from 0; for mutation tests.
@@ -52,7 +53,7 @@ def compile(
     text, name = preprocessed(source, name, include, defines, tier)
     cpp, rewriter = translate(text, dict(constants or {}), only, without_barrier)
     _check_constants(constants or {}, rewriter.constants)
-    path = toolchain.compile_kernels(cpp, name, checked)
+    path = toolchain.compile_kernels(cpp, name, checked, find_tier(tier).header_flags())
     return Library(path, rewriter.kernels, rewriter.constants, checked, layout)
 
 

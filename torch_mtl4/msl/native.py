@@ -29,6 +29,7 @@ class Stats(ctypes.Structure):
 class TensorBinding(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
         ("rank", ctypes.c_int),
         ("extents", ctypes.c_long * 8),
         ("strides", ctypes.c_long * 8),

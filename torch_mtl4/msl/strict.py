@@ -7,7 +7,7 @@ from pathlib import Path
 from . import toolchain
 from .compile import preprocessed
 from .frontend import Rewriter, TokenStream, lex
-from .tiers import DEFAULT_TIER
+from .tiers import DEFAULT_TIER, find_tier
 
 _PROLOGUE = """#include "msl/strict.h"
 #define device MSL_DEVICE
@@ -17,7 +17,7 @@ _PROLOGUE = """#include "msl/strict.h"
 """
 _SCALARS = "bool|char|uchar|short|ushort|int|uint|long|ulong|half|float|bfloat"
 _VECTOR = re.compile(rf"(?:{_SCALARS})[234]")
-_FLAGS = ["-std=c++23", "-nostdinc", "-Wno-everything", f"-I{toolchain.INCLUDE}"]
+_FLAGS = ["-std=c++2c", "-nostdinc", "-Wno-everything", f"-I{toolchain.INCLUDE}"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def check(
     stream = TokenStream(lex(text))
     _rewrite_vector_constructors(stream)
     body = Rewriter(stream, {}, strict=True).run()
-    return CheckResult(*toolchain.check_syntax(_PROLOGUE + body, _FLAGS))
+    flags = [*_FLAGS, *find_tier(tier).header_flags()]
+    return CheckResult(*toolchain.check_syntax(_PROLOGUE + body, flags))
 
 
 def _rewrite_vector_constructors(stream: TokenStream) -> None:

@@ -20,7 +20,7 @@ HEADER = INCLUDE / "msl" / "msl.h"
 HEADERS_IN_DEBUG_INFO = "/msl/include"  # so that a cached library does not depend on where the package lies
 
 _COMMON = [
-    "-std=c++2c",
+    "-std=c++2c",  # for messages of static_assert that name types
     "-march=x86-64-v3",  # fixed: with AVX512-BF16, conversions to bfloat would flush denormals on some machines only
     "-fdeclspec",
     "-fPIC",

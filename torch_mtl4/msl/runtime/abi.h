@@ -24,7 +24,7 @@ struct MslThread { // what one GPU thread can ask about itself
 };
 
 struct MslTensorBinding { // a host tensor bound to a buffer index, innermost dimension first
-  void *data;
+  void *data, *scales;    // scales: one UE8M0 byte for 32 elements of the first dimension, or null
   int rank;
   long extents[8];
   long strides[8];
@@ -104,6 +104,7 @@ int msl_zero_cooperative(void) __attribute__((const));
 void *msl_threadgroup_variable(const void *key, msl_size size, msl_size align, const char *name);
 MSL_CONVERGENT void msl_simd_op(int operation, void *payload, MslLanesFn combine);
 MSL_CONVERGENT void msl_group_op(void *payload, MslThreadsFn combine);
+void msl_thread_op(void *payload, MslThreadsFn combine);
 MSL_CONVERGENT void msl_threadgroup_barrier(unsigned flags);
 MSL_CONVERGENT void msl_simdgroup_barrier(unsigned flags);
 void msl_check(const void *address, msl_size size, int access);

@@ -262,6 +262,15 @@ MSL_CONVERGENT void msl_group_op(void *payload, MslThreadsFn combine) {
   reschedule(w);
 }
 
+// An operation of one thread alone: no rendezvous, but its accesses belong to the line that called it.
+__attribute__((noinline)) void msl_thread_op(void *payload, MslThreadsFn combine) {
+  Worker *w = worker;
+  w->operation_site = MSL_CALLER;
+  w->unchecked++;
+  combine(&payload, 1);
+  w->unchecked--;
+}
+
 // Called by atomic operations, so that a loop that waits for another thread lets it run.
 void msl_yield(void) {
   Worker *w = worker;

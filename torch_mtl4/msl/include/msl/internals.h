@@ -2,6 +2,8 @@
 #pragma once
 #include "fast_precise.h"
 #include "simdgroup.h"
+#include "simdgroup_reduce.h"
+#include "simdgroup_vote.h"
 #define __METAL_MAYBE_FAST_MATH__ 0
 #define __METAL_FAST_MATH__ 1
 #define __METAL_PRECISE_MATH__ 2

@@ -1,6 +1,6 @@
 // Binds the arguments of a kernel: buffers, threadgroup memory, tensors, positions.
 #pragma once
-#include "cooperative_tensor.h"
+#include "tensors.h"
 namespace msl {
 using namespace metal;
 
@@ -62,22 +62,17 @@ template <class T> struct Fetch<T *> {
 template <class T> struct Fetch<T &> {
   MSL_UNCHECKED static T &get(const MslBindings *b, MslArg arg) { return *(T *)pointer(b, arg); }
 };
-template <class T, class E, class... Tags> struct Fetch<tensor<T, E, Tags...>> {
-  MSL_UNCHECKED static tensor<T, E, Tags...> get(const MslBindings *b, MslArg arg) {
-    tensor<T, E, Tags...> t;
-    const MslTensorBinding *host = b->tensor[arg.index];
-    if (!host) {
-      msl_report("binding", "no tensor bound at buffer index %d", arg.index);
-      __builtin_trap();
-    }
-    t.p_ = (T *)host->data;
-    for (int i = 0; i < t.R; i++) {
-      t.e_.e_[i] = t.lim_[i] = host->extents[i];
-      t.s_[i] = host->strides[i];
-    }
+#if MSL_HAS(400, 2600)
+template <class T, class E, class D, class... Tags> struct Fetch<tensor<T, E, D, Tags...>> {
+  MSL_UNCHECKED static tensor<T, E, D, Tags...> get(const MslBindings *b, MslArg arg) {
+    static_assert(is_same_v<D, tensor_handle>, "a tensor that is a parameter of a kernel is a tensor_handle");
+    tensor<T, E, D, Tags...> t;
+    t.binding_ = b->tensor[arg.index];
+    bound(t.binding_);
     return t;
   }
 };
+#endif
 
 template <auto Function, const MslArg *Args> struct Launch;
 template <class... P, void (*Function)(P...), const MslArg *Args> struct Launch<Function, Args> {
