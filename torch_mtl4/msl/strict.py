@@ -43,9 +43,21 @@ def check(
     text, _ = preprocessed(source, name, include, defines, tier)
     stream = TokenStream(lex(text))
     _rewrite_vector_constructors(stream)
+    _mark_thread_tensors(stream)
     body = Rewriter(stream, {}, strict=True).run()
     flags = [*_FLAGS, *find_tier(tier).header_flags()]
     return CheckResult(*toolchain.check_syntax(_PROLOGUE + body, flags))
+
+
+def _mark_thread_tensors(stream: TokenStream) -> None:
+    """`thread` is the default space and so invisible here, but a tensor must say it: tensor<thread T, ...>."""
+    for i, token in enumerate(stream.tokens):
+        angle = stream.prev(i)
+        if token.text != "thread" or stream.at(angle) != "<" or stream.at(stream.prev(angle)) != "tensor":
+            continue
+        comma = stream.parameters(stream.next(i), stream.close_angle(angle))[0][1]
+        token.text = "metal::in_thread_<"
+        stream.tokens[comma].text = ">,"
 
 
 def _rewrite_vector_constructors(stream: TokenStream) -> None:
