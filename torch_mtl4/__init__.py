@@ -1,19 +1,22 @@
 """Block-quantized linears and flash attention for PyTorch on Apple Silicon, with a fast CPU backend."""
 
 from torch_mtl4 import nn
-from torch_mtl4.integrations.names import register as _register
+from torch_mtl4.integrations.names import register as _register_attention
 from torch_mtl4.integrations.patching import patch, unpatch
+from torch_mtl4.integrations.quantization import register as _register_quantizer
 from torch_mtl4.integrations.report import report
 from torch_mtl4.integrations.sdpa import disable, enable, enabled
 from torch_mtl4.ops.flash_attention import flash_attention
 from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize
 from torch_mtl4.ops.scaled_dot_product_attention import scaled_dot_product_attention
 
-_register()
+_register_attention()
+_register_quantizer()
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Mtl4Config",
     "disable",
     "enable",
     "enabled",
@@ -27,3 +30,11 @@ __all__ = [
     "scaled_dot_product_attention",
     "unpatch",
 ]
+
+
+def __getattr__(name: str):
+    if name == "Mtl4Config":  # importing it imports transformers
+        from torch_mtl4.integrations.quantizer import Mtl4Config
+
+        return Mtl4Config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ from torch import nn
 
 from torch_mtl4.integrations.kinds import INTERFACE, OWN, SDPA, attention_kind
 from torch_mtl4.integrations.names import ATTENTION_NAME
+from torch_mtl4.integrations.quantization import attach_quantizer, detach_quantizer
 from torch_mtl4.integrations.sdpa import enabled
 from torch_mtl4.nn.convert import quantize_linears, replace_everywhere
 
@@ -60,6 +61,7 @@ def patch(
         model: any module.
         attention: whether to patch attention.
         weights: "mxfp8" quantizes the linear layers and experts (`torch_mtl4.nn.quantize_linears`), None leaves them.
+            A transformers model can then be saved and reloaded as one that was loaded with Mtl4Config.
         skip: modules whose weights stay, see quantize_linears.
         keep_originals: keep the full-precision weights in memory, so that unpatch brings them back bit for bit.
             Without it they are freed, and unpatch brings back the values of the MXFP8 bytes.
@@ -85,8 +87,9 @@ def patch(
             _patch_attention(model, state, strict)
         if weights is not None:
             layers = dict(model.named_modules(remove_duplicate=False)) if keep_originals else {}
-            converted = [c.name for c in quantize_linears(model, skip=skip) if c.converted]
-            state.linears += [(name, layers.get(name)) for name in converted]
+            conversions = quantize_linears(model, skip=skip)
+            state.linears += [(c.name, layers.get(c.name)) for c in conversions if c.converted]
+            attach_quantizer(model, conversions)
     return model
 
 
@@ -111,7 +114,9 @@ def unpatch(model: nn.Module) -> nn.Module:
         state = getattr(model, _STATE, None)
         if state is None:
             return model
-        _restore_linears(model, state)
+        if state.linears:
+            _restore_linears(model, state)
+            detach_quantizer(model)
         for config, name in state.configs:
             config._attn_implementation_internal = name
         for module in state.forwards:

@@ -10,7 +10,7 @@ from torch_mtl4.integrations.kinds import INTERFACE, OWN, attention_kind
 from torch_mtl4.integrations.names import ATTENTION_NAME
 from torch_mtl4.integrations.patching import _EnabledForward, config_of
 from torch_mtl4.nn.byte_weights import ByteWeights
-from torch_mtl4.nn.convert import plan_conversions
+from torch_mtl4.nn.convert import kind_of, plan_conversions
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def report(model: nn.Module, *, reset: bool = False) -> Report:
     for name, module in model.named_modules():
         if isinstance(module, ByteWeights):
             modules.append(ModuleReport(name, type(module).__name__, "weights", True, calls_of(module)))
-        elif isinstance(module, nn.Linear) or name in kept:
+        elif kind_of(module) is not None or name in kept:
             reason = kept.get(name, "not quantized")
             modules.append(ModuleReport(name, type(module).__name__, "weights", False, Calls(), reason))
     if reset:

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from torch_mtl4.ops.mxfp8 import mxfp8_quantize
+
 BLOCK = 32
 SCALINGS = ("floor", "rceil", "ceil", "even")
 
@@ -34,8 +36,13 @@ class ByteWeights(nn.Module):
 
     uint8, because `.to(dtype)` would cast float8 parameters. The float dtype is remembered as that of an empty buffer,
     which casts, copies and pickles take along.
+
+    Attributes:
+        weight_names: the parameters that are bytes; the scales of each have its name with `_scale` after it.
     """
 
+    weight_names: tuple[str, ...] = ("weight",)
+    scaling: str
     _float_dtype: Tensor
 
     def _init_float_dtype(self, dtype: torch.dtype | None, device=None) -> None:
@@ -47,8 +54,14 @@ class ByteWeights(nn.Module):
         """The dtype that the weights get from `dequantize()`."""
         return self._float_dtype.dtype
 
-    def _bytes(self) -> list[nn.Parameter]:
-        return [p for p in self._parameters.values() if p is not None and p.dtype == torch.uint8]
+    def scale_of(self, name: str) -> nn.Parameter:
+        """The scales of the weight called name."""
+        return self._parameters[f"{name}_scale"]
+
+    def quantized(self, weight: Tensor) -> dict[str, Tensor]:
+        """The bytes and scales of a weight as the float module stores it, by what their names add to the weight's."""
+        data, scale = mxfp8_quantize(weight.detach(), scaling=self.scaling)
+        return {"": data, "_scale": scale}
 
     def dequantize(self, dtype: torch.dtype | None = None) -> nn.Module:
         """Returns the module with float weights that stands for this one."""
@@ -64,9 +77,9 @@ class ByteWeights(nn.Module):
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, error_msgs):
         # Copying into uint8 would cast: 1-byte dtypes are taken as the bytes that they are, others are refused.
-        for name, parameter in self._parameters.items():
-            value = state_dict.get(prefix + name)
-            if value is None or parameter is None or parameter.dtype != torch.uint8 or value.dtype == torch.uint8:
+        for name in (key + suffix for key in self.weight_names for suffix in ("", "_scale")):
+            value, parameter = state_dict.get(prefix + name), self._parameters[name]
+            if value is None or value.dtype == torch.uint8:
                 continue
             if value.dtype.itemsize == 1:
                 state_dict[prefix + name] = value.view(torch.uint8)

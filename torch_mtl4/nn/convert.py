@@ -12,7 +12,7 @@ from torch_mtl4.nn.mxfp8_linear import MXFP8Linear
 from torch_mtl4.nn.weight_readers import reader_of_weight
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+ROUTERS = ("gate", "router", "shared_expert_gate")
 
 
 class Conversion(NamedTuple):
@@ -175,7 +175,7 @@ class KeepRules:
         kind = kind_of(module)
         if kind is not None:
             yield kind.refuse(module) or self._why_not(name, module, kind)
-        elif not isinstance(module, (ByteWeights, *CONVOLUTIONS)):
+        elif not isinstance(module, (ByteWeights, nn.modules.conv._ConvNd)):
             stacked = [
                 f"{key} {list(p.shape)}"
                 for key, p in module._parameters.items()
@@ -189,6 +189,8 @@ class KeepRules:
             return "in the list of modules to skip"
         if any(module is head for head in self.heads):
             return "an output head, kept unless the list of modules to skip says otherwise"
+        if is_router(self.model, name):
+            return "a router, whose choice of experts small errors change"
         if matches(name, self.float32):
             return "the model keeps it in float32"
         if hasattr(module, "_hf_hook"):
@@ -207,6 +209,12 @@ class KeepRules:
             if reader := reader_of_weight(self.model, name, key):
                 return f"{reader} reads its {key}"
         return None
+
+
+def is_router(model: nn.Module, name: str) -> bool:
+    """Whether the layer of that name chooses among the experts beside it."""
+    parent, _, child = name.rpartition(".")
+    return child in ROUTERS and "experts" in model.get_submodule(parent)._modules
 
 
 def output_heads(model: nn.Module) -> list[nn.Module]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_mtl4.nn.byte_weights import ByteWeights, adopt, check_scaling, empty_bytes, frozen, scale_shape
-from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize
+from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear
 
 
 class MXFP8Linear(ByteWeights, nn.Linear):
@@ -13,7 +13,8 @@ class MXFP8Linear(ByteWeights, nn.Linear):
     y = x @ dequantize(weight, weight_scale).T + bias
 
     The weight is frozen; gradients reach x and bias. Casts (`.half()`, `.to(dtype)`) change the bias and leave the
-    bytes as they are. A subclass of nn.Linear, because adapters (PEFT) wrap nothing else.
+    bytes as they are. A subclass of nn.Linear, because adapters (PEFT) wrap nothing else; to merge them into the bytes
+    use `torch_mtl4.integrations.peft.merge_and_unload`.
 
     Args:
         in_features: K, any size; the last block of a row may be shorter than 32.
@@ -64,8 +65,8 @@ class MXFP8Linear(ByteWeights, nn.Linear):
             return
         bias = self.bias is not None
         fresh = nn.Linear(self.in_features, self.out_features, bias, self.weight.device, torch.float32)
-        for parameter, values in zip(self._bytes(), mxfp8_quantize(fresh.weight, scaling=self.scaling), strict=True):
-            parameter.copy_(values)
+        for suffix, values in self.quantized(fresh.weight).items():
+            self._parameters["weight" + suffix].copy_(values)
         if bias:
             self.bias.copy_(fresh.bias)
 
@@ -85,19 +86,19 @@ class MXFP8Linear(ByteWeights, nn.Linear):
         """
         if type(linear) is not nn.Linear:
             raise TypeError(f"{cls.__name__}.from_linear: expected linear nn.Linear, got {type(linear).__name__}")
-        return cls._from_weight(linear, linear.weight, linear.bias, scaling)
+        return cls._from(linear, linear.in_features, linear.out_features, scaling)
 
     @classmethod
-    def _from_weight(cls, source: nn.Module, weight: Tensor, bias: nn.Parameter | None, scaling: str):
+    def _from(cls, source: nn.Module, in_features: int, out_features: int, scaling: str):
+        weight = source.weight
         if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
             raise TypeError(f"{cls.__name__}: expected weight float32, bfloat16 or float16, got {weight.dtype}")
-        out_features, in_features = weight.shape
         module = cls(in_features, out_features, False, "meta", weight.dtype, scaling=scaling)
         if not weight.is_meta:
-            data, scale = mxfp8_quantize(weight.detach(), scaling=scaling)
-            module.weight, module.weight_scale = frozen(data), frozen(scale)
+            for suffix, values in module.quantized(weight).items():
+                setattr(module, "weight" + suffix, frozen(values))
             module._init_float_dtype(weight.dtype, weight.device)
-        module.bias = bias
+        module.bias = source.bias
         return adopt(module, source)
 
     def dequantize(self, dtype: torch.dtype | None = None) -> nn.Module:
