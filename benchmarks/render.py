@@ -1,0 +1,100 @@
+"""Writes the tables of README.md from the measurements' JSON files: `python benchmarks/render.py [--check]`.
+
+In the text, a table stands between `<!-- table: FILE -->` and `<!-- end of table -->`. Needs only Python itself.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+def markdown(result: dict) -> str:
+    """Returns the text for one result: of the benchmarks, or of the demo."""
+    return _demo(result) if "models" in result else _benchmarks(result)
+
+
+def _machine(result: dict) -> str:
+    facts = result["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    return f"{facts['processor']}, {facts['threads']} threads, {facts['system']}, {versions}"
+
+
+def _benchmarks(result: dict) -> str:
+    roof = result["roofline"]
+    isa = result["machine"]["isa"]["torch_mtl4"]
+    lines = [
+        f"{_machine(result)}; instruction set {isa}; commit {result['commit']}{' (modified)' * result['modified']}, "
+        f"{result['date']}. At best torch reads {roof['read_gb_s']:.0f} GB/s and multiplies "
+        f"{roof['float32_gflop_s']:.0f} GFLOP/s in float32, {roof['bfloat16_gflop_s']:.0f} in bfloat16.",
+        "",
+        "| op | work | dtype | ms | peer's ms | speed-up | goal | of roofline |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for case in result["cases"]:
+        goal = (
+            "" if case["goal"] is None else f"{case['goal']:g}x{'' if case['ratio'] >= case['goal'] else ' (missed)'}"
+        )
+        lines.append(
+            f"| `{case['op']}` | {case['name']} | {case['dtype']} | {_ms(case['ours_ms'])} | {_ms(case['peer_ms'])} "
+            f"| {case['ratio']:.2f}x | {goal} | {case['of_roofline']:.0%} |"
+        )
+    peers = {case["op"]: case["peer"] for case in result["cases"]}
+    lines += ["", "Peers: " + "; ".join(f"`{op}`: `{peer}`" for op, peer in peers.items()) + ". Medians (quartiles)."]
+    if "memory" in result:
+        lines += ["", *_memory(result["memory"])]
+    return "\n".join(lines)
+
+
+def _ms(times: dict) -> str:
+    return f"{times['median_ms']:.3g} ({times['low_ms']:.3g} to {times['high_ms']:.3g})"
+
+
+def _memory(memory: dict) -> list[str]:
+    head = f"| extra memory at the peak of attention, {memory['kind']} | output itself | ours | torch | score matrix |"
+    rows = [
+        f"| L = {row['length']} | {_mb(row['output_bytes'])} | {_mb(row['ours_bytes'])} | {_mb(row['peer_bytes'])} "
+        f"| {_mb(row['scores_bytes'])} |"
+        for row in memory["lengths"]
+    ]
+    return [head, "|---|---:|---:|---:|---:|", *rows]
+
+
+def _mb(nbytes: int) -> str:
+    return f"{nbytes / 1e6:.1f} MB"
+
+
+def _demo(result: dict) -> str:
+    parts = [f"{_machine(result)}. `make demo` took {result['seconds']:.0f} s."]
+    for model in result["models"]:
+        columns = len(model["table"]["titles"])
+        parts += ["", f"**{model['name']}** ({model['kind']}, {model['dtype']})", ""]
+        parts += ["| | " + " | ".join(model["table"]["titles"]) + " |", "|---|" + "---:|" * columns]
+        parts += ["| " + " | ".join(row) + " |" for row in model["table"]["rows"]]
+    return "\n".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrites README.md, or with --check only tells whether it is as the files say."""
+    path = ROOT / "README.md"
+    text = path.read_text()
+
+    def fill(match: re.Match) -> str:
+        return match[1] + markdown(json.loads((ROOT / match[2]).read_text())) + "\n" + match[3]
+
+    rendered = TABLE.sub(fill, text)
+    if arguments == ["--check"]:
+        if rendered != text:
+            print(
+                "README.md: its tables differ from benchmarks/results; run python benchmarks/render.py", file=sys.stderr
+            )
+        return int(rendered != text)
+    path.write_text(rendered)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

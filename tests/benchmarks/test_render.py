@@ -1,0 +1,50 @@
+import json
+
+import pytest
+
+from benchmarks import render
+
+RESULT = {
+    "date": "2000-01-01",
+    "commit": "abc",
+    "modified": False,
+    "machine": {
+        "processor": "P", "threads": 2, "system": "S", "isa": {"torch_mtl4": "avx2"}, "versions": {"torch": "2"},
+    },
+    "roofline": {"read_gb_s": 30.0, "float32_gflop_s": 200.0, "bfloat16_gflop_s": 400.0},
+    "cases": [
+        {
+            "op": "mxfp8_linear", "name": "1 row", "dtype": "bfloat16", "peer": "F.linear", "goal": 2.0, "ratio": 1.5,
+            "ours_ms": {"median_ms": 1.0, "low_ms": 0.9, "high_ms": 1.1},
+            "peer_ms": {"median_ms": 1.5, "low_ms": 1.4, "high_ms": 1.6},
+            "of_roofline": 0.5,
+        }
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def readme(tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "ROOT", tmp_path)
+    (tmp_path / "r.json").write_text(json.dumps(RESULT))
+    path = tmp_path / "README.md"
+    path.write_text("before\n<!-- table: r.json -->\nold\n<!-- end of table -->\nafter\n")
+    return path
+
+
+def test_tables_come_from_the_files_and_check_tells_when_they_do_not(readme, capsys):
+    assert render.main(["--check"]) == 1
+    assert "README.md: its tables differ" in capsys.readouterr().err
+    assert "old" in readme.read_text()
+    assert render.main([]) == 0
+    text = readme.read_text()
+    assert text.startswith("before\n") and text.endswith("<!-- end of table -->\nafter\n") and "old" not in text
+    assert (
+        "| `mxfp8_linear` | 1 row | bfloat16 | 1 (0.9 to 1.1) | 1.5 (1.4 to 1.6) | 1.50x | 2x (missed) | 50% |" in text
+    )
+    assert render.main(["--check"]) == 0
+
+
+def test_a_goal_that_is_reached_is_not_called_missed():
+    reached = {**RESULT, "cases": [{**RESULT["cases"][0], "ratio": 2.0}]}
+    assert "missed" not in render.markdown(reached)
