@@ -1,0 +1,42 @@
+"""Every instruction set that this machine can run, each in its own process, since the choice is made once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
+CASES = """
+import test_random_sweep as sweep
+sweep.check_attention(range(60))
+sweep.check_mx(range(60))
+"""
+
+
+def run(isa, code):
+    here = Path(__file__).parent
+    environment = {**os.environ, "TORCH_MTL4_CPU_ISA": isa}
+    environment["PYTHONPATH"] = os.pathsep.join([str(here), str(here.parent.parent), environment.get("PYTHONPATH", "")])
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+
+
+def available(isa):
+    probe = "import torch, torch_mtl4; torch_mtl4.mxfp8_quantize(torch.ones(32))"
+    result = run(isa, probe)
+    assert result.returncode == 0 or "this machine has no" in result.stderr, result.stderr
+    return result.returncode == 0
+
+
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_random_cases(isa):
+    if not available(isa):
+        pytest.skip(f"this machine has no {isa}")
+    result = run(isa, CASES)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_an_unknown_name_raises():
+    result = run("sse9", "import torch, torch_mtl4; torch_mtl4.mxfp8_quantize(torch.ones(32))")
+    assert result.returncode != 0 and "expected baseline" in result.stderr
