@@ -10,8 +10,8 @@ import pytest
 INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 CASES = """
 import test_random_sweep as sweep
-sweep.check_attention(range(60))
-sweep.check_mx(range(60))
+sweep.check_attention(range(40))
+sweep.check_mx(range(40))
 """
 
 
@@ -22,18 +22,11 @@ def run(isa, code):
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
 
 
-def available(isa):
-    probe = "import torch, torch_mtl4; torch_mtl4.mxfp8_quantize(torch.ones(32))"
-    result = run(isa, probe)
-    assert result.returncode == 0 or "this machine has no" in result.stderr, result.stderr
-    return result.returncode == 0
-
-
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_random_cases(isa):
-    if not available(isa):
-        pytest.skip(f"this machine has no {isa}")
     result = run(isa, CASES)
+    if "this machine has no" in result.stderr:
+        pytest.skip(f"this machine has no {isa}")
     assert result.returncode == 0, result.stderr[-2000:]
 
 
