@@ -1,9 +1,10 @@
 """Tiny random models for the tests of the quantizer, saved once each."""
 
-import warnings
-
 import pytest
 import torch
+
+from torch_mtl4 import Mtl4Config
+from torch_mtl4.nn import MXFP8Linear
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -41,6 +42,18 @@ SETTINGS = {
         "attention_probs_dropout_prob": 0.0,
     },
     "t5": {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 1, "num_heads": 4, "vocab_size": 99},
+    "mamba": {"hidden_size": 64, "state_size": 8, "num_hidden_layers": 1, "vocab_size": 99},
+    "wavlm": {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "conv_dim": [32, 32],
+        "conv_kernel": [10, 3],
+        "conv_stride": [5, 2],
+        "num_conv_pos_embeddings": 16,
+        "num_conv_pos_embedding_groups": 4,
+    },
     "mixtral": {**DECODER, "num_local_experts": 4},
     "qwen3_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 40},
     "qwen2_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 40},
@@ -71,6 +84,18 @@ def logits(model, ids=IDS):
         return model(input_ids=ids).logits
 
 
+def packed_names(model):
+    return {name for name, module in model.named_modules() if isinstance(module, MXFP8Linear)}
+
+
+def quantized(path, **kwargs):
+    return load(path, quantization_config=Mtl4Config(**kwargs))
+
+
+def kept(model):
+    return {c.name: c.reason for c in model.hf_quantizer.conversions if not c.converted}
+
+
 def same_state(a, b):
     a, b = a.state_dict(), b.state_dict()
     return list(a) == list(b) and all(torch.equal(a[key], b[key]) for key in a)
@@ -92,10 +117,3 @@ def checkpoint(tmp_path_factory):
         return saved[kind]
 
     return get
-
-
-@pytest.fixture
-def no_warnings():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield

@@ -2,10 +2,6 @@
 
 import copy
 import json
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,35 +10,25 @@ from quantized_models import (
     build,
     checkpoint,
     distance,
+    kept,
     load,
     logits,
     only_4,
     only_5,
+    packed_names,
+    quantized,
     same_state,
     transformers,
 )
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 import torch_mtl4
 from torch_mtl4 import Mtl4Config
 from torch_mtl4.integrations.conv1d import MXFP8Conv1D
-from torch_mtl4.nn import MXFP8Linear, dequantize_linears, quantize_linears
+from torch_mtl4.nn import dequantize_linears, quantize_linears
 
 __all__ = ["checkpoint"]
-
-
-def packed_names(model):
-    return {name for name, module in model.named_modules() if isinstance(module, MXFP8Linear)}
-
-
-def quantized(path, **kwargs):
-    return load(path, quantization_config=Mtl4Config(**kwargs))
-
-
-def kept(model):
-    return {c.name: c.reason for c in model.hf_quantizer.conversions if not c.converted}
 
 
 @pytest.mark.parametrize("kind", ["llama", "odd", "tied", "biased", "gpt2"])
@@ -112,19 +98,6 @@ def test_device_maps(device_map, checkpoint, tmp_path):
     assert torch.equal(logits(again), logits(model))
 
 
-def test_disk_offload_reads_quantized_weights_only(checkpoint, tmp_path):
-    pytest.importorskip("accelerate")
-    device_map = {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk"}
-    device_map |= {"model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
-    options = {"device_map": device_map, "offload_folder": str(tmp_path / "offload")}
-    with pytest.raises(ValueError, match="expected a device_map without 'disk' while quantizing"):
-        load(checkpoint("llama"), quantization_config=Mtl4Config(), **options)
-    model = quantized(checkpoint("llama"))
-    model.save_pretrained(tmp_path)
-    again = load(tmp_path, **options)
-    assert torch.equal(logits(again), logits(model))
-
-
 @pytest.mark.parametrize(
     "skip, expected",
     [
@@ -151,45 +124,6 @@ def test_tied_embeddings_stay_tied_and_float(skip, checkpoint, tmp_path):
         assert each.lm_head.weight is each.model.embed_tokens.weight
         assert each.lm_head.weight.dtype == torch.float32
     assert torch.equal(logits(load(tmp_path)), logits(model))
-
-
-def test_layers_of_other_models_that_bytes_would_break_stay(checkpoint, tmp_path):
-    build("t5", auto="AutoModelForSeq2SeqLM").save_pretrained(tmp_path / "float")
-    auto = "AutoModelForSeq2SeqLM"
-    model = load(tmp_path / "float", auto, quantization_config=Mtl4Config())
-    assert {name.rpartition(".")[2] for name in kept(model)} == {"wo", "lm_head"}
-    model.save_pretrained(tmp_path / "q")
-    again = load(tmp_path / "q", auto)
-    ids = {"input_ids": IDS, "decoder_input_ids": IDS[:, :3]}
-    assert torch.equal(model(**ids).logits, again(**ids).logits)
-
-
-def test_base_model_of_a_quantized_model_with_a_head(checkpoint, tmp_path):
-    model = quantized(checkpoint("llama"), modules_to_not_convert=["lm_head", "model.layers.1.mlp"])
-    model.save_pretrained(tmp_path)
-    base = load(tmp_path, "AutoModel")
-    assert {f"model.{name}" for name in packed_names(base)} == packed_names(model)
-    assert torch.equal(base(IDS)[0], model.model(IDS)[0])
-
-
-@pytest.mark.parametrize("pre_quantized", [False, True])
-@pytest.mark.parametrize("skip", [None, []])
-def test_new_heads_stay_float_and_are_initialized(pre_quantized, skip, checkpoint, tmp_path):
-    path = tmp_path / "base"
-    build("bert", auto="AutoModel").save_pretrained(path)
-    auto = "AutoModelForTokenClassification"
-    config = Mtl4Config(modules_to_not_convert=skip)
-    if pre_quantized:
-        load(path, "AutoModel", quantization_config=config).save_pretrained(tmp_path / "q")
-        model = load(tmp_path / "q", auto)
-    else:
-        model = load(path, auto, quantization_config=config)
-    assert type(model.classifier) is nn.Linear and model.classifier.weight.requires_grad
-    assert model.classifier.weight.std().item() == pytest.approx(model.config.initializer_range, rel=0.5)
-    assert torch.equal(model.classifier.bias, torch.zeros(2))
-    assert "classifier" in kept(model) and packed_names(model)
-    model.save_pretrained(tmp_path / "again")
-    assert same_state(load(tmp_path / "again", auto), model)
 
 
 def test_dequantize_after_loading(checkpoint, tmp_path):
@@ -281,26 +215,6 @@ def test_a_patched_model_can_be_dequantized(checkpoint):
     torch.testing.assert_close(logits(model), out)
 
 
-@pytest.mark.parametrize("damage", ["no scale", "float weight", "bytes of a float layer"])
-def test_damaged_checkpoints_are_refused(damage, checkpoint, tmp_path):
-    quantized(checkpoint("llama")).save_pretrained(tmp_path)
-    file, name = tmp_path / "model.safetensors", "model.layers.0.mlp.up_proj.weight"
-    state = load_file(file)
-    if damage == "no scale":
-        del state[f"{name}_scale"]
-    elif damage == "float weight":
-        state[name] = state[name].float()
-    else:
-        state["lm_head.weight"] = state["lm_head.weight"].to(torch.uint8)
-    save_file(state, file, metadata={"format": "pt"})
-    if damage == "bytes of a float layer":
-        with pytest.raises(Exception):  # noqa: B017 - torch's or transformers', but not garbage
-            logits(load(tmp_path))
-        return
-    with pytest.raises(Exception, match=r"expected .*weight"):
-        load(tmp_path)
-
-
 def test_config_checks_its_arguments():
     with pytest.raises(NotImplementedError, match="Mtl4Config: expected format 'mxfp8', got 'int4'"):
         Mtl4Config(format="int4")
@@ -318,61 +232,3 @@ def test_config_checks_its_arguments():
 def test_unknown_names_of_the_package_are_errors():
     with pytest.raises(AttributeError, match="has no attribute 'Mtl5Config'"):
         torch_mtl4.Mtl5Config  # noqa: B018
-
-
-LOADING = """
-    import sys
-    import threading
-    import time
-
-    import torch
-    import torch_mtl4
-
-    assert "transformers" not in sys.modules
-    from transformers import LlamaForCausalLM
-
-    def anonymous():  # without the pages of the mapped file
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
-
-    torch.set_num_threads(2)
-    config = torch_mtl4.Mtl4Config()
-    torch_mtl4.mxfp8_quantize(torch.ones(64, 64))
-    peak, done, before = 0, False, anonymous()
-
-    def watch():
-        global peak
-        while not done:
-            peak = max(peak, anonymous())
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    model = LlamaForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32, quantization_config=config)
-    done = True
-    thread.join()
-    assert type(model.model.layers[0].mlp.up_proj).__name__ == "MXFP8Linear"
-    print("peak", peak - before)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of the process from /proc")
-def test_a_fresh_process_never_holds_the_float_model(tmp_path):
-    config = transformers.LlamaConfig(
-        hidden_size=1024, intermediate_size=2816, num_hidden_layers=6, num_attention_heads=16, vocab_size=512
-    )
-    with torch.device("meta"):
-        model = transformers.LlamaForCausalLM(config)
-    model = model.to_empty(device="cpu")
-    for parameter in model.parameters():
-        parameter.data.uniform_(-1, 1)
-    size = sum(p.numel() * 4 for p in model.parameters())
-    assert size > 250e6
-    model.save_pretrained(tmp_path, max_shard_size="100MB")
-    del model
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(LOADING), str(tmp_path)], capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    # A quarter for the bytes, and a few layers in float32 on the way.
-    assert int(result.stdout.split()[-1]) < 0.5 * size

@@ -153,6 +153,8 @@ class Mtl4Quantizer(HfQuantizer):
             dequantize_linears(model)
             self.remove_quantization_config(model)
             return model
+        if not self.pre_quantized:
+            _release_files(model)
         kept = {c.name for c in self.conversions if not c.converted}
         config.modules_to_not_convert = sorted({*(config.modules_to_not_convert or ()), *kept})
         model.config.quantization_config = config
@@ -206,6 +208,13 @@ def owner(model: nn.Module, parameter: str) -> tuple[nn.Module, str]:
 def packed_modules(model: nn.Module) -> list[tuple[str, ByteWeights]]:
     """The modules of a model that hold bytes, by name."""
     return [(name, module) for name, module in model.named_modules() if isinstance(module, ByteWeights)]
+
+
+def _release_files(model: nn.Module) -> None:
+    """Copies what was not quantized: as views of the mapped files it would keep the whole float checkpoint mapped."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.device.type == "cpu" and tensor.dtype != torch.uint8:
+            tensor.data = tensor.data.clone()
 
 
 def require_scales(name: str, missing: list[str]) -> None:
