@@ -9,6 +9,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --constraint constraints.txt
 ARGS ?=
+CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
 SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
 
 # Weights and tokenizers come from installed packages: a run that reaches for a hub is a bug.
@@ -34,12 +35,14 @@ bench: $(VENV)/.demo
 lint: $(VENV)/.lint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	find csrc metal -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.mm' -o -name '*.metal' \) 2>/dev/null | xargs $(VENV)/bin/clang-format --dry-run --Werror
+	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
+	$(PY) benchmarks/render.py --check
 
 format: $(VENV)/.lint
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
-	find csrc metal -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.mm' -o -name '*.metal' \) 2>/dev/null | xargs $(VENV)/bin/clang-format -i
+	$(VENV)/bin/clang-format -i $(CPP)
+	$(PY) benchmarks/render.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info torch_mtl4/*.so
