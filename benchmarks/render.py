@@ -74,7 +74,7 @@ def _demo(result: dict) -> str:
         parts += ["", f"**{model['name']}** ({model['kind']}, {model['dtype']})", ""]
         parts += ["| | " + " | ".join(model["table"]["titles"]) + " |", "|---|" + "---:|" * columns]
         parts += ["| " + " | ".join(row) + " |" for row in model["table"]["rows"]]
-    return "\n".join(parts)
+    return "\n".join([*parts, "", result["models"][0]["table"]["caption"]])
 
 
 def main(arguments: list[str]) -> int:

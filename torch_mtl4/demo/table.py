@@ -6,25 +6,32 @@ from torch_mtl4.demo.setups import SETUPS
 
 MB = 1e6
 CAPTION = (
-    "* resident, beyond what Python and the libraries hold before loading. ** attention modules, linear layers. "
+    "(*) resident, beyond what Python and the libraries hold before loading. (**) attention modules, linear layers. "
     "Greedy tokens: the common prefix with the baseline for each prompt."
 )
 
 
 def cells(result: dict) -> dict:
-    """Returns {"titles", "rows"} of one model: a row a measure, a column a setup, the first one being the baseline."""
+    """Returns {"titles", "rows", "caption"} of one model: a row a measure, a column a setup, the first one being the baseline."""
     setups = result["setups"]
     baseline, *_ = setups.values()
     return {
         "titles": [SETUPS[setup].title for setup in setups],
         "rows": [[label, *(cell(column, baseline) for column in setups.values())] for label, cell in _rows(result)],
+        "caption": CAPTION,
     }
 
 
 def table(result: dict) -> Table:
     """Returns the table of one model, which `cells` has filled."""
     title = f"{result['name']} ({result['kind']}, {result['dtype']}; licence: {result['licence']})"
-    out = Table(title=title, title_justify="left", title_style="bold", caption=CAPTION, caption_justify="left")
+    out = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption=result["table"]["caption"],
+        caption_justify="left",
+    )
     out.add_column("")
     for heading in result["table"]["titles"]:
         out.add_column(heading, justify="right")
@@ -37,9 +44,9 @@ def _rows(result: dict) -> list:
     effort = result["effort"]
     size = [
         ("weights", _bytes("weight_bytes")),
-        ("peak memory running*", _bytes("run_peak", beyond="libraries")),
-        ("peak memory loading*", _bytes("load_peak", beyond="libraries")),
-        ("on our kernels**", lambda column, _: _kernels(column["kernels"])),
+        ("peak memory running (*)", _bytes("run_peak", beyond="libraries")),
+        ("peak memory loading (*)", _bytes("load_peak", beyond="libraries")),
+        ("on our kernels (**)", lambda column, _: _kernels(column["kernels"])),
     ]
     if result["kind"] == "encoder":
         return [
