@@ -6,10 +6,10 @@ import os
 # tests up to forty times slower where the machine's cores are shared.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import pytest  # noqa: E402
-import torch  # noqa: E402
+import pytest
+import torch
 
-from torch_mtl4.demo import text  # noqa: E402
+from torch_mtl4.demo import text
 
 WORDS = sorted({word.strip(".,;").lower() for word in text.text().split()})
 

@@ -12,7 +12,7 @@ CAPTION = (
 
 
 def cells(result: dict) -> dict:
-    """Returns {"titles", "rows", "caption"} of one model: a row a measure, a column a setup, the first one being the baseline."""
+    """Returns titles, rows and caption of one model: a row a measure, a column a setup, the baseline first."""
     setups = result["setups"]
     baseline, *_ = setups.values()
     return {
