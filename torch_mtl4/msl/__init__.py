@@ -8,18 +8,19 @@
 """
 
 from .buffers import Buffer, Output, Tensor
+from .check import CheckResult, check
 from .compile import compile
 from .errors import CompileError, CompilerNotFoundError, KernelFaultError, MslError
 from .frontend import MslSyntaxError
 from .kernel import DispatchResult, Kernel
 from .library import Library
 from .report import Finding, Location, Report, ThreadPosition
-from .strict import check
 from .tiers import TIERS
 
 __all__ = [
     "TIERS",
     "Buffer",
+    "CheckResult",
     "CompileError",
     "CompilerNotFoundError",
     "DispatchResult",

@@ -52,12 +52,12 @@ def compile(
         raise ValueError(f"compile: expected layout to be one of {', '.join(LAYOUTS)}, got {layout!r}")
     text, name = preprocessed(source, name, include, defines, tier)
     cpp, rewriter = translate(text, dict(constants or {}), only, without_barrier)
-    _check_constants(constants or {}, rewriter.constants)
+    check_constants(constants or {}, rewriter.constants)
     path = toolchain.compile_kernels(cpp, name, checked, find_tier(tier).header_flags())
     return Library(path, rewriter.kernels, rewriter.constants, checked, layout)
 
 
-def _check_constants(given: Mapping[int | str, object], declared: Sequence[FunctionConstant]) -> None:
+def check_constants(given: Mapping[int | str, object], declared: Sequence[FunctionConstant]) -> None:
     known = {c.name for c in declared} | {c.index for c in declared}
     for key in given:
         if key not in known:
@@ -72,9 +72,23 @@ def preprocessed(source, name, include, defines, tier) -> tuple[str, str]:
         *(f"-D{key}={value}" for key, value in (defines or {}).items()),
         *(f"-I{path}" for path in include),
     ]
+    if path := source_path(source):
+        return toolchain.preprocess(path, path.name, flags), path.name
+    return toolchain.preprocess(source, name, flags), name
+
+
+def source_path(source: str | Path) -> Path | None:
+    """The file of a source that is not given as text."""
     if isinstance(source, Path) or not any(mark in source for mark in "\n{"):
         path = Path(source)
         if not path.is_file():
             raise FileNotFoundError(f"compile: expected a .metal file or its text, got {str(source)!r}")
-        return toolchain.preprocess(path, path.name, flags), path.name
-    return toolchain.preprocess(source, name, flags), name
+        return path
+    return None
+
+
+def read_source(source: str | Path, name: str) -> tuple[str, str]:
+    """(text of a source, its path or name)."""
+    if path := source_path(source):
+        return path.read_text(errors="replace"), str(path)
+    return source, name

@@ -32,6 +32,10 @@ class DispatchResult:
     threadgroup_bytes: int
     workers: int
 
+    def counts(self) -> dict[str, int]:
+        """What was counted: facts of the kernel, the same on every machine."""
+        return {name: getattr(self, name) for name in ("simdgroup_operations", "barriers", "threadgroup_bytes")}
+
 
 class Kernel:
     """A kernel that can be dispatched."""

@@ -1,13 +1,10 @@
 """The strict pass: the same text type-checked with real address spaces, which the run build does not have."""
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
 
 from . import toolchain
-from .compile import preprocessed
 from .frontend import Rewriter, TokenStream, lex
-from .tiers import DEFAULT_TIER, find_tier
+from .tiers import find_tier
 
 _PROLOGUE = """#include "msl/strict.h"
 #define device MSL_DEVICE
@@ -20,33 +17,14 @@ _VECTOR = re.compile(rf"(?:{_SCALARS})[234]")
 _FLAGS = ["-std=c++2c", "-nostdinc", "-Wno-everything", f"-I{toolchain.INCLUDE}"]
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """Verdict of the strict pass; true if the source was accepted."""
-
-    accepted: bool
-    diagnostics: str
-
-    def __bool__(self) -> bool:
-        return self.accepted
-
-    @property
-    def errors(self) -> list[str]:
-        """The lines of the diagnostics that state an error."""
-        return [line for line in self.diagnostics.splitlines() if " error: " in line]
-
-
-def check(
-    source: str | Path, *, name="kernel.metal", include=(), defines=None, tier: str = DEFAULT_TIER
-) -> CheckResult:
-    """Type-checks a source with address spaces; nothing is built. Arguments as of `compile`."""
-    text, _ = preprocessed(source, name, include, defines, tier)
+def check_address_spaces(text: str, tier: str) -> tuple[bool, str]:
+    """Type-checks a preprocessed source with address spaces: (accepted, diagnostics)."""
     stream = TokenStream(lex(text))
     _rewrite_vector_constructors(stream)
     _mark_thread_tensors(stream)
     body = Rewriter(stream, {}, strict=True).run()
     flags = [*_FLAGS, *find_tier(tier).header_flags()]
-    return CheckResult(*toolchain.check_syntax(_PROLOGUE + body, flags))
+    return toolchain.check_syntax(_PROLOGUE + body, flags)
 
 
 def _mark_thread_tensors(stream: TokenStream) -> None:

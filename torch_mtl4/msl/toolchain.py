@@ -164,6 +164,11 @@ def compile_kernels(source: str, name: str, checked: bool, extra_flags: Sequence
     return cache.publish(f"{re.sub(r'[^A-Za-z0-9]', '_', name)}-{key}.so", build)
 
 
+def syntax_flags(extra_flags: Sequence[str] = ()) -> list[str]:
+    """Flags for `check_syntax` of rewritten kernels."""
+    return [*kernel_flags(checked=False), *extra_flags]
+
+
 def check_syntax(source: str, flags: Sequence[str]) -> tuple[bool, str]:
     """Type-checks C++ without generating code: (accepted, diagnostics)."""
     command = [*flags, "-fsyntax-only", "-ferror-limit=0", "-x", "c++", "-"]

@@ -6,11 +6,13 @@ import re
 from .lexer import lex
 from .parameters import BUFFER, SAMPLER, TEXTURE, THREADGROUP, Parameter
 from .rewriter import FunctionConstant, KernelDeclaration, Rewriter
+from .scopes import SPACES, classify, end_of_statement
 from .stream import MslSyntaxError, TokenStream
 
 __all__ = [
     "BUFFER",
     "SAMPLER",
+    "SPACES",
     "TEXTURE",
     "THREADGROUP",
     "FunctionConstant",
@@ -19,7 +21,9 @@ __all__ = [
     "Parameter",
     "Rewriter",
     "TokenStream",
+    "classify",
     "count_barriers",
+    "end_of_statement",
     "lex",
     "translate",
 ]

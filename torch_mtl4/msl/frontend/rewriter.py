@@ -5,18 +5,15 @@ threadgroup variables become references into the arena of the threadgroup, and d
 address spaces (which are empty macros in the run build) are dropped.
 """
 
-import ast
-import math
-import operator
 import re
 from dataclasses import dataclass, field
 
+from .constants import constant_index, constant_literal
+from .instantiation import instantiated_function
 from .parameters import Parameter, kernel_parameters
-from .stream import MslSyntaxError, TokenStream
+from .scopes import CLASS_KEYS, SPACES, Scope, class_name, classify, end_of_statement
+from .stream import TokenStream
 from .threadgroup import rewrite_threadgroup_variable
-
-SPACES = ("device", "threadgroup", "constant", "thread")
-_CLASS_KEYS = ("struct", "class", "union")
 
 
 @dataclass(frozen=True)
@@ -34,15 +31,6 @@ class FunctionConstant:
     index: int
     type: str
     defined: bool
-
-
-@dataclass
-class Scope:
-    """An open brace: "namespace", "class", "function" or "other", with the name of a class."""
-
-    kind: str
-    name: str = ""
-    serial: int = 0
 
 
 @dataclass
@@ -101,77 +89,14 @@ class Rewriter:
             i += 1
 
     def _open_scope(self, begin: int, brace: int) -> Scope:
-        kind = self._classify(begin, brace)
+        kind = classify(self.stream, begin, brace)
         if kind != "class":
             return Scope(kind)
         self._class_serial += 1
-        return Scope(kind, self._class_name(begin, brace), self._class_serial)
-
-    def _classify(self, begin: int, brace: int) -> str:
-        words = self.stream.words(begin, brace)
-        if not words:
-            return "other"
-        if words[0] in ("namespace", "extern") or (words[0] == "inline" and "namespace" in words):
-            return "namespace"
-        angle, class_key, parenthesis = 0, False, False
-        for word in words:
-            angle += (word == "<") - (word == ">")
-            if angle == 0:
-                class_key |= word in (*_CLASS_KEYS, "enum")
-                parenthesis |= word == "("
-        if class_key and (not parenthesis or words[0] in _CLASS_KEYS):
-            return "class"
-        return "function" if parenthesis else "other"
-
-    def _class_name(self, begin: int, brace: int) -> str:
-        s, k = self.stream, begin
-        if s.at(k) == "template" and s.at(s.next(k)) == "<":
-            k = s.close_angle(s.next(k)) + 1
-        while k < brace and s.at(k) not in _CLASS_KEYS:
-            k += 1
-        k = s.next(k)
-        while s.is_attribute(k) or s.at(k) in ("alignas", "__attribute__"):
-            k = s.next(s.close(k if s.is_attribute(k) else s.next(k)))
-        return s.at(k) if s.kind(k) == "word" else "?"
+        return Scope(kind, class_name(self.stream, begin, brace), self._class_serial)
 
     def _variable(self, i: int, scopes: list[Scope]) -> int | None:
         return rewrite_threadgroup_variable(self.stream, i, self._number)
-
-    def _end_of_statement(self, i: int, in_class: bool) -> tuple[int, str]:
-        """(position, one of '{' ';' '}' or '' at the end of the text) where the declaration at i stops."""
-        s = self.stream
-        while i < len(s):
-            if s.kind(i) == "punct":
-                piece = s.at(i)
-                if piece == "(":
-                    i = s.close(i)
-                    k = s.next(i)
-                    while s.at(k) in (*SPACES, "const", "noexcept", "volatile", "override", "final"):
-                        k = s.next(k)
-                    if s.at(k) == ":" and in_class:
-                        i = self._skip_initialisers(k)
-                        continue
-                elif piece in "{;}":
-                    return i, piece
-            i += 1
-        return i, ""
-
-    def _skip_initialisers(self, colon: int) -> int:
-        """Position of the body after a constructor's member initialisers."""
-        s, k = self.stream, self.stream.next(colon)
-        while k < len(s):
-            while k < len(s) and s.at(k) not in ("(", "{", "<"):
-                k = s.next(k)
-            if s.at(k) == "<":
-                k = s.next(s.close_angle(k))
-                continue
-            k = s.next(s.close(k))
-            if s.at(k) == "...":
-                k = s.next(k)
-            if s.at(k) != ",":
-                return k
-            k = s.next(k)
-        return k
 
     def _declaration(self, i: int, scopes: list[Scope]) -> int | None:
         """Rewrites a declaration at namespace or class scope; returns where to go on, or None to walk into it."""
@@ -179,7 +104,7 @@ class Rewriter:
         in_class = bool(scopes) and scopes[-1].kind == "class"
         if in_class and s.at(i) in ("public", "private", "protected") and s.at(s.next(i)) == ":":
             return s.next(i) + 1
-        end, stop = self._end_of_statement(i, in_class)
+        end, stop = end_of_statement(s, i, in_class)
         if not stop:
             return None
         if in_class:
@@ -219,7 +144,7 @@ class Rewriter:
     def _member(self, i: int, end: int, stop: str, scopes: list[Scope]) -> int | None:
         """Class scope: removes address spaces behind methods, and overloads that differ only in them."""
         s = self.stream
-        if s.at(i) in (*_CLASS_KEYS, "enum", "using", "typedef", "friend"):
+        if s.at(i) in (*CLASS_KEYS, "enum", "using", "typedef", "friend"):
             return None
         head = s.function_head(i, end)
         if head is None:
@@ -332,76 +257,3 @@ class Rewriter:
         else:
             s.tokens[end].text = self._register(host, function, name)
         return end + 1
-
-
-def instantiated_function(words: list[str]) -> tuple[str, str]:
-    """(name, C++ expression of the function) named by the words of an explicit instantiation."""
-    parenthesis, depth, k = None, 0, 1
-    while k < len(words) and parenthesis is None:
-        if words[k] == "decltype":
-            k = _close_word(words, k + 1)
-        elif words[k] == "(" and depth == 0:
-            parenthesis = k
-        depth += (words[k] == "<") - (words[k] == ">")
-        k += 1
-    end = len(words) if parenthesis is None else parenthesis
-    name = end - 1
-    if words[name] == ">":
-        depth = 0
-        while True:
-            depth += (words[name] == ">") - (words[name] == "<")
-            name -= 1
-            if depth == 0:
-                break
-    first = name
-    while first > 1 and words[first - 1] == "::":
-        first -= 2
-    function = "&" + " ".join(words[first:end])
-    if parenthesis is not None:  # template arguments may be deduced from the parameter list
-        function = f"static_cast<void (*)({' '.join(words[parenthesis + 1 : -1])})>({function})"
-    return words[name], function
-
-
-def _close_word(words: list[str], i: int) -> int:
-    depth = 0
-    for k in range(i, len(words)):
-        depth += (words[k] == "(") - (words[k] == ")")
-        if depth == 0:
-            return k
-    raise MslSyntaxError("unbalanced ( in an explicit instantiation")
-
-
-_ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-
-
-def constant_index(text: str) -> int:
-    """Value of an integer expression such as `300 + 1`."""
-
-    def value(node):
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return node.value
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            return _ARITHMETIC[type(node.op)](value(node.left), value(node.right))
-        raise MslSyntaxError(f"index of a function constant: expected integers and + - *, got {text!r}")
-
-    return value(ast.parse(text.strip(), mode="eval").body)
-
-
-def constant_literal(type_name: str, value) -> str:
-    """C++ literal of a function constant."""
-    if isinstance(value, (list, tuple)):
-        return f"{type_name}({', '.join(scalar_literal(v) for v in value)})"
-    return f"({type_name})({scalar_literal(value)})"
-
-
-def scalar_literal(value) -> str:
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, (bool, int)):
-        return str(int(value)) + ("ul" if value > 2**63 - 1 else "")
-    if not isinstance(value, float):
-        raise TypeError(f"compile: expected function constants to be numbers or tuples of them, got {value!r}")
-    if math.isnan(value):
-        return '__builtin_nanf("")'
-    if math.isinf(value):
-        return "-__builtin_inff()" if value < 0 else "__builtin_inff()"
-    return f"{value!r}f"
