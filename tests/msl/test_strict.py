@@ -52,7 +52,9 @@ def test_what_only_clang_accepts_is_reported(kind, text):
     assert {(f.kind, f.location.place) for f in result.findings} == {(kind, "kernel.metal:3")}
 
 
-@pytest.mark.parametrize("statement", ["float v = 1; float* p = &v; x[i] = *p;", "float v = 1; float& r = v; x[i] = r;"])
+@pytest.mark.parametrize(
+    "statement", ["float v = 1; float* p = &v; x[i] = *p;", "float v = 1; float& r = v; x[i] = r;"]
+)
 def test_private_pointer_without_thread_is_reported(statement):
     result = msl.check(PRELUDE + KERNEL.format(statement))
     assert {f.kind for f in result.findings} == {"missing-address-space"}
@@ -65,7 +67,8 @@ def test_private_pointer_without_thread_is_reported(statement):
         "static constant constexpr int width = 3;",
         "constant bool flag [[function_constant(0)]];",
         "template <typename T> T first(thread T* p) { return p[0]; }",
-        "struct S { float v; float get() const { return v; } S(float a) : v(a) {} thread S& self() thread { return *this; } };",
+        "struct S { float v; float get() const { return v; } S(float a) : v(a) {} };",
+        "struct S { float v; thread S& self() thread { return *this; } };",
         "float product(float a, float b) { float c = a * b; for (int i = 0; i < 3 * 2; i++) c += a * b; return c; }",
         "float f(float x) { auto& r = x; return r; } half f(half x) { return half(f(float(x))); }",
         "enum Mode { plain, causal }; using Pair = vec<float, 2>; typedef device float* Pointer;",

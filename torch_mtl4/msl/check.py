@@ -1,7 +1,7 @@
 """Says whether Apple's compiler is likely to accept a source: clang's verdict, address spaces, known differences."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from .lints import lint, lint_text
 from .report import Finding, Location
 from .tiers import DEFAULT_TIER, find_tier
 
-_DIAGNOSTIC = re.compile(r"(?P<path>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<message>.*)")
+_DIAGNOSTIC = re.compile(r"(?P<path>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?P<kind>(?:fatal )?error|note): (?P<message>.*)")
 # The source is known to compile: a name that only the address-space pass lacks is a gap of its declarations.
 _UNDECLARED = re.compile(r"undeclared identifier|no member named|no type named|no template named|unknown type name")
 
@@ -62,7 +62,8 @@ def check(
     text, name = preprocessed(source, name, include, defines, tier)
     cpp, rewriter = translate(text, dict(constants or {}), only)
     check_constants(constants or {}, rewriter.constants)
-    accepted, diagnostics = toolchain.check_syntax(cpp, toolchain.syntax_flags(find_tier(tier).header_flags()))
+    flags = [*toolchain.kernel_flags(checked=False), *find_tier(tier).header_flags()]
+    accepted, diagnostics = toolchain.check_syntax(cpp, "msl.h", flags)
     if not accepted:
         raise CompileError(name, diagnostics)
 
@@ -78,10 +79,25 @@ def check(
 def _classified(diagnostics: str) -> tuple[list[Finding], list[str]]:
     """Findings of the address-space pass, and what it does not know."""
     findings, notes = {}, {}
-    for match in _DIAGNOSTIC.finditer(diagnostics):
-        location = Location(match["path"], int(match["line"]))
-        if _UNDECLARED.search(match["message"]):
-            notes[location] = f"{location}: not checked, the address-space pass does not know it: {match['message']}"
+    for location, message in _errors(diagnostics):
+        if _UNDECLARED.search(message):
+            notes[location] = f"{location}: not checked, the address-space pass does not know it: {message}"
         elif location not in notes and location not in findings:
-            findings[location] = Finding("address-space", "", match["message"], location, None, None, 1)
+            findings[location] = Finding("address-space", "", message, location, None, None, 1)
     return list(findings.values()), list(notes.values())
+
+
+def _errors(diagnostics: str) -> Iterator[tuple[Location, str]]:
+    """Each error at the line of the user's source: one inside our headers is placed by the notes that follow it."""
+    message = location = None
+    for match in _DIAGNOSTIC.finditer(diagnostics):
+        here = Location(match["path"], int(match["line"]))
+        ours = match["path"].startswith(str(toolchain.INCLUDE))
+        if match["kind"] != "note":
+            if message is not None:
+                yield location, message
+            message, location = match["message"], here
+        elif location is not None and location.path.startswith(str(toolchain.INCLUDE)) and not ours:
+            location = here
+    if message is not None:
+        yield location, message

@@ -13,7 +13,7 @@ _PROLOGUE = """#include "msl/strict.h"
 #define thread
 """
 _SCALARS = "bool|char|uchar|short|ushort|int|uint|long|ulong|half|float|bfloat"
-_VECTOR = re.compile(rf"(?:{_SCALARS})[234]")
+_VECTOR = re.compile(rf"(?:packed_)?(?:{_SCALARS})[234]")
 _FLAGS = ["-std=c++2c", "-nostdinc", "-Wno-everything", f"-I{toolchain.INCLUDE}"]
 
 
@@ -24,7 +24,7 @@ def check_address_spaces(text: str, tier: str) -> tuple[bool, str]:
     _mark_thread_tensors(stream)
     body = Rewriter(stream, {}, strict=True).run()
     flags = [*_FLAGS, *find_tier(tier).header_flags()]
-    return toolchain.check_syntax(_PROLOGUE + body, flags)
+    return toolchain.check_syntax(_PROLOGUE + body, "strict.h", flags)
 
 
 def _mark_thread_tensors(stream: TokenStream) -> None:

@@ -16,7 +16,6 @@ from .errors import CompileError
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
-HEADER = INCLUDE / "msl" / "msl.h"
 HEADERS_IN_DEBUG_INFO = "/msl/include"  # so that a cached library does not depend on where the package lies
 
 _COMMON = [
@@ -127,15 +126,16 @@ def runtime_library() -> Path:
     return cache.publish(name, build)
 
 
-def precompiled_header(flags: Sequence[str]) -> Path:
-    """msl.h parsed once for each set of flags: most of a build would be parsing it."""
+def precompiled_header(header: str, flags: Sequence[str]) -> Path:
+    """A header of include/msl/ parsed once for each set of flags: most of a build would be parsing it."""
     compiler = find_compiler()
-    key = cache.digest(repr(compiler), own_sources_digest(), *flags)
+    path = INCLUDE / "msl" / header
+    key = cache.digest(repr(compiler), own_sources_digest(), str(path), *flags)
 
     def build(output: Path):
-        _must(run(compiler.kernels, [*flags, *_HEADER_FLAGS, str(HEADER), "-o", str(output)]), HEADER.name)
+        _must(run(compiler.kernels, [*flags, *_HEADER_FLAGS, str(path), "-o", str(output)]), header)
 
-    return cache.publish(f"msl-{key}.pch", build)
+    return cache.publish(f"{path.stem}-{key}.pch", build)
 
 
 def preprocess(source: Path | str, name: str, flags: Sequence[str]) -> str:
@@ -157,22 +157,17 @@ def compile_kernels(source: str, name: str, checked: bool, extra_flags: Sequence
 
     def build(output: Path):
         obj = str(output.with_suffix(".o"))
-        header = ["-include-pch", str(precompiled_header(flags))]
+        header = ["-include-pch", str(precompiled_header("msl.h", flags))]
         _must(run(compiler.kernels, [*flags, *header, "-c", "-x", "c++", "-", "-o", obj], source), name)
         _must(run(compiler.linker, [obj, str(runtime_library()), "-o", str(output)]), name)
 
     return cache.publish(f"{re.sub(r'[^A-Za-z0-9]', '_', name)}-{key}.so", build)
 
 
-def syntax_flags(extra_flags: Sequence[str] = ()) -> list[str]:
-    """Flags for `check_syntax` of rewritten kernels."""
-    return [*kernel_flags(checked=False), *extra_flags]
-
-
-def check_syntax(source: str, flags: Sequence[str]) -> tuple[bool, str]:
-    """Type-checks C++ without generating code: (accepted, diagnostics)."""
-    command = [*flags, "-fsyntax-only", "-ferror-limit=0", "-x", "c++", "-"]
-    result = run(find_compiler().kernels, command, source)
+def check_syntax(source: str, header: str, flags: Sequence[str]) -> tuple[bool, str]:
+    """Type-checks C++ that includes a header of include/msl/, and generates no code: (accepted, diagnostics)."""
+    command = [*flags, "-include-pch", str(precompiled_header(header, flags)), "-fsyntax-only", "-ferror-limit=0"]
+    result = run(find_compiler().kernels, [*command, "-x", "c++", "-"], source)
     return result.returncode == 0, result.stderr
 
 

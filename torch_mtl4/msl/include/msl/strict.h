@@ -75,7 +75,10 @@ template <class T> struct numeric_limits {
 #define MSL_VT(t) \
   using t##2 = vec<t, 2>; \
   using t##3 = vec<t, 3>; \
-  using t##4 = vec<t, 4>;
+  using t##4 = vec<t, 4>; \
+  using packed_##t##2 = vec<t, 2>; \
+  using packed_##t##3 = vec<t, 3>; \
+  using packed_##t##4 = vec<t, 4>;
 MSL_VT(bool)
 MSL_VT(char)
 MSL_VT(uchar)
@@ -107,7 +110,10 @@ template <class T> using type_identity_t = typename type_identity<T>::type;
 #define MSL_GLOBAL(t) \
   using metal::t##2; \
   using metal::t##3; \
-  using metal::t##4;
+  using metal::t##4; \
+  using metal::packed_##t##2; \
+  using metal::packed_##t##3; \
+  using metal::packed_##t##4;
 MSL_GLOBAL(bool)
 MSL_GLOBAL(char)
 MSL_GLOBAL(uchar)

@@ -16,16 +16,8 @@ MSL_FORMAT(MSL_SINCE_27, metal_fp8_ue8m0_format)
 #undef MSL_FORMAT
 template <class T> constexpr bool is_scalar_ = __is_arithmetic(T) || __is_same(T, half) || __is_same(T, bfloat);
 
-// packed_vec is a plain array here: the built-in vectors have no packed form.
-template <class T, int N> struct packed_vec_ {
-  T d[N];
-  packed_vec_() = default;
-  template <class... A> packed_vec_(A...);
-  T &operator[](int);
-  const T &operator[](int) const;
-};
 template <class F, int N> struct MSL_SINCE_26 packed_numeric_type {
-  using storage_type = packed_vec_<uchar, N>;
+  using storage_type = vec<uchar, N>;
   packed_numeric_type() = default;
   explicit packed_numeric_type(storage_type);
   storage_type as_storage_type() const;
