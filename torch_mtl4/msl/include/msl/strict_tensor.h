@@ -19,9 +19,16 @@ template <class T> constexpr bool is_scalar_ = __is_arithmetic(T) || __is_same(T
 template <class F, int N> struct MSL_SINCE_26 packed_numeric_type {
   using storage_type = vec<uchar, N>;
   packed_numeric_type() = default;
-  explicit packed_numeric_type(storage_type);
+  template <int Bytes> explicit packed_numeric_type(vec<uchar, Bytes>);
   storage_type as_storage_type() const;
 };
+template <int N> using packed_int4b MSL_SINCE_26_4 = packed_numeric_type<int4b_format, N>;
+template <int N> using packed_uint4b MSL_SINCE_26_4 = packed_numeric_type<uint4b_format, N>;
+template <int N> using packed_int2b MSL_SINCE_27 = packed_numeric_type<int2b_format, N>;
+template <int N> using packed_uint2b MSL_SINCE_27 = packed_numeric_type<uint2b_format, N>;
+template <int N> using packed_metal_fp4_e2m1 MSL_SINCE_27 = packed_numeric_type<metal_fp4_e2m1_format, N>;
+template <int N> using packed_metal_fp8_e4m3 MSL_SINCE_27 = packed_numeric_type<metal_fp8_e4m3_format, N>;
+template <int N> using packed_metal_fp8_e5m2 MSL_SINCE_27 = packed_numeric_type<metal_fp8_e5m2_format, N>;
 template <class T, class F, int N> MSL_SINCE_27 vec<T, N> unpack(packed_numeric_type<F, N>);
 template <class F, class T, int N> MSL_SINCE_27 packed_numeric_type<F, N> pack(vec<T, N>);
 
