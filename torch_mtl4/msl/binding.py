@@ -11,7 +11,7 @@ from . import native
 from .buffers import Buffer, Output, Tensor
 from .element_types import element_type, mismatch
 from .frontend import Parameter
-from .host_arrays import HostSpan, host_span
+from .host_arrays import ALIGNMENT, HostSpan, host_span
 
 
 @dataclass
@@ -136,7 +136,7 @@ def _argument(kernel: str, index: int, value, parameter: Parameter | None) -> _A
         return argument
 
     element = element_type(parameter.element) if parameter and parameter.indirect else None
-    if element and isinstance(value, (bool, int, float)):
+    if element and parameter.constant and isinstance(value, (bool, int, float)):
         try:
             value = element.pack(value)
         except (TypeError, ValueError) as error:
@@ -146,6 +146,12 @@ def _argument(kernel: str, index: int, value, parameter: Parameter | None) -> _A
         raise TypeError(f"{kernel}: expected {what} {expected}, got {span.dtype}")
     if element and parameter.indirect == "&" and span.nbytes - argument.offset < element.size:
         raise ValueError(f"{kernel}: expected {what} to have {element.size} bytes, got {span.nbytes - argument.offset}")
+    place = span.phase + span.first - span.low + argument.offset
+    if element and span.nbytes and place % element.alignment:
+        raise ValueError(
+            f"{kernel}: expected {what} at a multiple of {element.alignment} bytes, as {parameter.element} needs, "
+            f"got one at {place % ALIGNMENT} bytes from the alignment of its memory"
+        )
     if argument.output and not span.writable:
         raise ValueError(f"{kernel}: expected {what} to be writable, since it is an Output")
     argument.readonly |= not span.writable

@@ -43,11 +43,12 @@ _ABSENT = ("float64", "float128", "longdouble", "complex128", "complex256", "clo
 
 @dataclass(frozen=True)
 class ElementType:
-    """A scalar of MSL, or a vector of `lanes` of them; `size` is that of the whole element in bytes."""
+    """A scalar of MSL, or a vector of `lanes` of them; size and alignment of the element are in bytes."""
 
     scalar: str
     lanes: int
     size: int
+    alignment: int
 
     @property
     def scalar_size(self) -> int:
@@ -76,12 +77,14 @@ def element_type(text: str) -> ElementType | None:
     """The type that a declaration spells, such as "float", "packed_half4" or "uint32_t"; None if it is another."""
     text = _ALIASES.get(text.removeprefix("metal::"), text.removeprefix("metal::"))
     if text in _SCALARS:
-        return ElementType(text, 1, _SCALARS[text][0])
+        return ElementType(text, 1, _SCALARS[text][0], _SCALARS[text][0])
     match = _VECTOR.fullmatch(text)
     if not match or match.group(2) not in _SCALARS:
         return None
     packed, scalar, lanes = match.group(1), match.group(2), int(match.group(3))
-    return ElementType(scalar, lanes, _SCALARS[scalar][0] * (lanes if packed else 2 ** (lanes - 1).bit_length()))
+    scalar_size = _SCALARS[scalar][0]
+    padded = scalar_size * 2 ** (lanes - 1).bit_length()
+    return ElementType(scalar, lanes, *((scalar_size * lanes, scalar_size) if packed else (padded, padded)))
 
 
 def mismatch(dtype_name: str, itemsize: int, element: ElementType | None) -> str | None:

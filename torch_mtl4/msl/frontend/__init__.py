@@ -62,8 +62,12 @@ def count_barriers(preprocessed: str) -> int:
 
 def _barriers(tokens: list) -> list:
     names = ("threadgroup_barrier", "simdgroup_barrier")
-    return [t for t, following in itertools.pairwise(tokens) if t.text in names and following.text == "("]
+    dense = [t for t in tokens if not t.blank]
+    return [t for t, following in itertools.pairwise(dense) if t.text in names and following.text == "("]
 
 
 def _remove_barrier(tokens: list, n: int) -> None:
-    _barriers(tokens)[n].text = "((void)0); (void)"
+    barriers = _barriers(tokens)
+    if not 0 <= n < len(barriers):
+        raise ValueError(f"compile: expected without_barrier from 0 to {len(barriers) - 1}, got {n}")
+    barriers[n].text = "((void)0); (void)"

@@ -70,7 +70,7 @@ def kernel_parameters(stream: TokenStream, begin: int, end: int) -> list[Paramet
                 used[THREADGROUP].add(value)
         declared.append((first, last, attributes))
 
-    free = {kind: (str(i) for i in range(64) if str(i) not in taken) for kind, taken in used.items()}
+    free = {kind: iter([str(i) for i in range(64) if str(i) not in taken]) for kind, taken in used.items()}
     return [_parameter(stream, *entry, free) for entry in declared]
 
 

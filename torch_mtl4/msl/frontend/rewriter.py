@@ -80,7 +80,7 @@ class Rewriter:
                 continue
             piece = s.at(i)
             at_start = piece in ("{", "}", ";")
-            if in_function and piece == "is_function_constant_defined":
+            if piece == "is_function_constant_defined":
                 self._constant_query(i)
             elif piece == "{":
                 scopes.append(Scope("other") if in_function else self._open_scope(statement, i))
@@ -156,6 +156,7 @@ class Rewriter:
             if s.at(k) in SPACES and not self.strict:
                 makes_const = s.at(k) == "constant" and not constructor and s.at(s.prev(k)) != "const"
                 s.tokens[k].text = "const " if makes_const else " "
+                s.tokens[k].kind = "word" if makes_const else "space"
             k = s.next(k)
         if stop not in "{;" or self.strict:
             return None
