@@ -352,25 +352,33 @@ def calls(model: torch.nn.Module) -> int:
     return torch_mtl4.report(model).fused_calls
 
 
-def assert_as_accurate(ours: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor) -> None:
-    """The error against a float64 run is at most twice that of transformers' eager attention, plus a floor."""
+def assert_as_accurate(ours: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor, scale=1.0, precision=None) -> None:
+    """The error against a float64 run is at most twice that of transformers' eager attention, plus a floor.
+
+    The floor is relative to the largest value of the truth, or to scale if that is larger; precision is the dtype of
+    the computation if it is not that of the outputs.
+    """
     assert ours.dtype == eager.dtype and ours.shape == eager.shape
     assert ours.isfinite().all()
     ours_error, eager_error = ((t.double() - truth.double()).abs().max().item() for t in (ours, eager))
-    eps, scale = torch.finfo(ours.dtype).eps, max(1.0, truth.abs().max().item())
+    eps, scale = torch.finfo(precision or ours.dtype).eps, max(float(scale), truth.abs().max().item())
     assert eager_error <= eps**0.5 * scale, f"eager and float64 do not compute the same: {eager_error}"
     assert ours_error <= 2 * eager_error + max(1e-5, 4 * eps) * scale, (ours_error, eager_error, scale)
 
 
-def in_double(model: torch.nn.Module, inputs: dict) -> torch.Tensor:
-    """The first output of a float64 copy of a model."""
+def double_of(model: torch.nn.Module, inputs: dict) -> tuple[torch.nn.Module, dict]:
+    """A float64 copy of a model, and its inputs."""
     inputs = {k: v.double() if torch.is_tensor(v) and v.is_floating_point() else v for k, v in inputs.items()}
     model = copy.deepcopy(model).double()
     if VERSION_5:
         model.set_experts_implementation("eager")
     # Eager attention turns the lowest float64 into -inf on its way through float32: NaN for rows of padding.
-    set_attention(model, "mtl4" if "attention_mask" in inputs else "eager")
-    return first_output(model, inputs)
+    return set_attention(model, "mtl4" if "attention_mask" in inputs else "eager"), inputs
+
+
+def in_double(model: torch.nn.Module, inputs: dict) -> torch.Tensor:
+    """The first output of a float64 copy of a model."""
+    return first_output(*double_of(model, inputs))
 
 
 def run_three(family: Family, inputs: dict | None = None, dtype: torch.dtype = torch.float32):
