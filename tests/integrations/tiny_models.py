@@ -332,6 +332,52 @@ BYPASSING = {
     ),
 }
 
+# One tower looks attention up by name, another is built from a table of classes that does not know ours.
+MIXED = {
+    "sam": Family(
+        "SamModel",
+        "SamConfig",
+        {
+            "vision_config": {
+                "hidden_size": 32,
+                "output_channels": 16,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 2,
+                "image_size": 32,
+                "patch_size": 4,
+                "window_size": 3,
+                "global_attn_indexes": [1],
+                "mlp_dim": 48,
+                "num_pos_feats": 8,
+            },
+            "prompt_encoder_config": {"hidden_size": 16, "image_size": 32, "patch_size": 4, "mask_input_channels": 4},
+            "mask_decoder_config": {
+                "hidden_size": 16,
+                "mlp_dim": 24,
+                "num_attention_heads": 2,
+                "iou_head_hidden_dim": 16,
+            },
+        },
+        lambda: {"pixel_values": pixels(1, 3, 32, 32), "input_points": torch.tensor([[[[9.0, 12.0]]]])},
+    ),
+    "git": Family(
+        "GitForCausalLM",
+        "GitConfig",
+        {
+            **_small,
+            "vision_config": {
+                "hidden_size": 32,
+                "intermediate_size": 48,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "image_size": 16,
+                "patch_size": 4,
+            },
+        },
+        lambda: {"input_ids": token_ids(2, 8), "pixel_values": pixels(2, 3, 16, 16)},
+    ),
+}
+
 
 def first_output(model: torch.nn.Module, inputs: dict) -> torch.Tensor:
     """The tensor to compare: logits, masks or the last hidden state."""

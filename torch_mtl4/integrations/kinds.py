@@ -23,6 +23,8 @@ def attention_kind(module: nn.Module) -> str | None:
     of classes with "attention" in their name only, since other modules use softmax too.
     """
     kind = _kind_of_class(type(module))
+    if kind == SDPA and fused_is_off(module):
+        return OWN
     processor = getattr(module, "processor", None)
     if kind in (None, OWN) and processor is not None and not isinstance(processor, (str, int, float, bool)):
         kind = _kind_of_class(type(processor)) or kind
