@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import torch_mtl4
+from torch_mtl4 import testing
 from torch_mtl4.integrations import masks
 from torch_mtl4.integrations.attention import attention_forward
 from torch_mtl4.integrations.explicit import explicit_attention
@@ -31,20 +32,26 @@ def qkv(lq=LQ, lk=LK, batch=B, dtype=torch.float32):
     return q, randn(batch, HKV, lk, D, seed=1, dtype=dtype), randn(batch, HKV, lk, DV, seed=2, dtype=dtype)
 
 
-def truth(q, k, v, bias=None, keep=None, scale=D**-0.5, softcap=None, sinks=None):
-    """Written out in float64, with a float mask of everything that hides."""
-    q, k, v = q.double(), k.double().repeat_interleave(H // HKV, 1), v.double().repeat_interleave(H // HKV, 1)
-    logits = q @ k.mT * scale
+def truth(q, k, v, dtype=torch.float64, **options):
+    """Attention written out, with a float mask of everything that hides."""
+    sinks, bias, keep, softcap = (options.get(name) for name in ("sinks", "bias", "keep", "softcap"))
+    q, k, v = q.to(dtype), k.to(dtype).repeat_interleave(H // HKV, 1), v.to(dtype).repeat_interleave(H // HKV, 1)
+    logits = q @ k.mT * options.get("scale", D**-0.5)
     if softcap is not None:
         logits = softcap * torch.tanh(logits / softcap)
     if bias is not None:
-        logits = logits + bias.double()
+        logits = logits + bias.to(dtype)
     if keep is not None:
         logits = logits.masked_fill(~keep, -torch.inf)
     if sinks is not None:
-        logits = torch.cat([logits, sinks.double().view(1, H, 1, 1).expand(*logits.shape[:3], 1)], -1)
+        logits = torch.cat([logits, sinks.to(dtype).view(1, H, 1, 1).expand(*logits.shape[:3], 1)], -1)
     weights = logits.softmax(-1).nan_to_num(0.0)[..., : k.shape[2]]
     return (weights @ v).transpose(1, 2)
+
+
+def check(out, q, k, v, **options):
+    """The tolerance policy, with the same formula in the inputs' own dtype as PyTorch's path."""
+    close(out, truth(q, k, v, **options), truth(q, k, v, dtype=v.dtype, **options))
 
 
 def call(q, k, v, mask=None, module=None, **options):
@@ -54,8 +61,9 @@ def call(q, k, v, mask=None, module=None, **options):
     return out
 
 
-def close(out, expected):
-    torch.testing.assert_close(out, expected.to(out.dtype))
+def close(out, want, baseline=None):
+    baseline = want.to(out.dtype) if baseline is None else baseline
+    testing.assert_close(out, want, testing.allowed_error(testing.error_of(baseline, want), want, out.dtype))
 
 
 def lower_right(lq, lk):
@@ -86,21 +94,21 @@ CASES = {
 def test_argument(name):
     options, expected = CASES[name]
     q, k, v = qkv()
-    close(call(q, k, v, **options), truth(q, k, v, **expected))
+    check(call(q, k, v, **options), q, k, v, **expected)
 
 
 def test_window_counts_the_token_itself():
     q, k, v = qkv(lq=LK)
     position = torch.arange(LK)
     keep = (position[:, None] - position >= 0) & (position[:, None] - position < 3)
-    close(call(q, k, v, is_causal=True, sliding_window=3), truth(q, k, v, keep=keep))
+    check(call(q, k, v, is_causal=True, sliding_window=3), q, k, v, keep=keep)
 
 
 def test_a_mask_beats_is_causal_and_window():
     """CLIP's text tower passes a padding mask with the causal part in it, and is_causal=True besides."""
     q, k, v = qkv()
     mask = (torch.arange(B * LQ * LK) % 3 != 0).view(B, 1, LQ, LK)
-    close(call(q, k, v, mask, is_causal=True, sliding_window=2), truth(q, k, v, keep=mask))
+    check(call(q, k, v, mask, is_causal=True, sliding_window=2), q, k, v, keep=mask)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.bfloat16, torch.float64])
@@ -111,7 +119,7 @@ def test_mask_with_stride_0_and_longer_than_the_keys(dtype):
         keep if dtype == torch.bool else torch.zeros((), dtype=dtype).masked_fill(~keep[:1], -torch.inf).expand_as(keep)
     )
     assert mask.stride(0) == 0
-    close(call(q, k, v, mask), truth(q, k, v, keep=keep[..., :LK]))
+    check(call(q, k, v, mask), q, k, v, keep=keep[..., :LK])
 
 
 def test_rows_of_padding():
@@ -121,7 +129,7 @@ def test_rows_of_padding():
     keep[0, :, :2] = False
     out = call(q, k, v, keep)
     assert out[0, :2].eq(0).all()
-    close(out, truth(q, k, v, keep=keep))
+    check(out, q, k, v, keep=keep)
     out = call(q, k, v, torch.zeros(keep.shape).masked_fill(~keep, torch.finfo(torch.float32).min))
     close(out[0, 0], v[0].mean(1).repeat_interleave(H // HKV, 0))
 
@@ -133,10 +141,12 @@ def test_position_bias_of_any_strides_and_dtype_with_a_mask(mask_dtype):
     keep = lower_right(LQ, LK).expand(B, 1, LQ, LK)
     mask = {None: None, torch.bool: keep, torch.float32: torch.zeros(keep.shape).masked_fill(~keep, -torch.inf)}
     out = call(q, k, v, mask[mask_dtype], position_bias=bias, is_causal=True)
-    expected = truth(q, k, v, bias=bias, keep=keep)
-    torch.testing.assert_close(out.double(), expected, rtol=2e-2, atol=2e-2)
-    gradient, expected_gradient = (torch.autograd.grad(o.double().square().sum(), bias)[0] for o in (out, expected))
-    torch.testing.assert_close(gradient, expected_gradient, rtol=5e-2, atol=5e-2)
+    want, baseline = (truth(q, k, v, dtype, bias=bias, keep=keep) for dtype in (torch.float64, torch.bfloat16))
+    close(out, want, baseline)
+    gradients = [torch.autograd.grad(o.double().square().sum(), bias)[0] for o in (out, want, baseline)]
+    # The gradient is float32, as the bias is, but of bfloat16 precision.
+    allowed = testing.allowed_error(testing.error_of(gradients[2], gradients[1]), gradients[1], torch.bfloat16)
+    testing.assert_close(gradients[0], gradients[1], allowed)
 
 
 def test_bias_mask_and_sinks_get_their_gradients():
@@ -145,9 +155,10 @@ def test_bias_mask_and_sinks_get_their_gradients():
     leaves = [t.requires_grad_() for t in leaves]
     mask, bias, sinks, q, k, v = leaves
     ours = call(q, k, v, mask, position_bias=bias, s_aux=sinks, softcap=2.0)
-    expected = truth(q, k, v, bias=mask + bias, sinks=sinks, softcap=2.0)
-    for a, b in zip(*(torch.autograd.grad(o.double().square().sum(), leaves) for o in (ours, expected)), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    written = [truth(q, k, v, t, bias=mask + bias, sinks=sinks, softcap=2.0) for t in (torch.float64, torch.float32)]
+    gradients = (torch.autograd.grad(o.double().square().sum(), leaves) for o in (ours, *written))
+    for got, want, baseline in zip(*gradients, strict=True):
+        close(got, want, baseline)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -160,7 +171,7 @@ def test_indices(masked):
         named[row, [c for c in columns if c >= 0]] = True
     mask = lower_right(LQ, LK).expand(B, 1, LQ, LK) if masked else None
     keep = named & lower_right(LQ, LK)
-    close(call(q, k, v, mask, indices=indices, is_causal=True), truth(q, k, v, keep=keep))
+    check(call(q, k, v, mask, indices=indices, is_causal=True), q, k, v, keep=keep)
 
 
 def test_block_indices():
@@ -174,7 +185,7 @@ def test_block_indices():
                 if block >= 0:
                     keep[head, row, 4 * block : 4 * block + 4] = True
     keep &= lower_right(LQ, LK)
-    close(call(q, k, v, module=module, block_indices=block_indices), truth(q, k, v, keep=keep))
+    check(call(q, k, v, module=module, block_indices=block_indices), q, k, v, keep=keep)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -226,7 +237,7 @@ def test_output_attentions():
     q, k, v = qkv()
     keep = lower_right(LQ, LK).expand(B, 1, LQ, LK)
     out, weights = attention_forward(Module(), q, k, v, keep, output_attentions=True, s_aux=randn(H, seed=5))
-    close(out, truth(q, k, v, keep=keep, sinks=randn(H, seed=5)))
+    check(out, q, k, v, keep=keep, sinks=randn(H, seed=5))
     assert weights.shape == (B, H, LQ, LK) and weights[~keep.expand_as(weights)].eq(0).all()
     assert (weights.sum(-1) < 1).all()
 
@@ -248,7 +259,7 @@ def test_autocast_wins_over_all():
 def test_float64_takes_the_explicit_path():
     q, k, v = (t.double() for t in qkv())
     module = Module()
-    torch.testing.assert_close(call(q, k, v, module=module), truth(q, k, v), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(call(q, k, v, module=module), truth(q, k, v))
     assert torch_mtl4.report(module).attention[0].reason == "1 calls: dtype float64"
 
 
@@ -284,7 +295,7 @@ def test_broadcast_strides_beyond_32_bits():
     q, k, v = qkv(batch=1)
     mask = randn(LQ, LK, seed=3)
     mask = mask.as_strided((1, 1, LQ, LK), (3_600_000_000, 3_600_000_000, LK, 1))
-    close(call(q, k, v, mask), truth(q, k, v, bias=mask))
+    check(call(q, k, v, mask), q, k, v, bias=mask)
 
 
 def explicit_and_reference(seed):

@@ -38,7 +38,7 @@ def test_static_decode_is_one_graph(name):
     from transformers import StaticCache
 
     model = tiny.DECODERS[name].build()
-    ids = token_ids(1, 11)
+    ids = token_ids(1, 10)
     with torch.no_grad():
         expected = set_attention(model, "eager")(ids).logits
 
@@ -60,7 +60,7 @@ def test_static_decode_is_one_graph(name):
             logits = [step(model, 0, 8)]
             torch.compiler.reset()
             compiled = torch.compile(model, fullgraph=True, dynamic=False, backend=count)
-            logits += [step(compiled, i, i + 1) for i in range(8, 11)]
+            logits += [step(compiled, i, i + 1) for i in (8, 9)]
         return torch.cat(logits, 1), len(graphs)
 
     _, eager_graphs = decode("eager")
@@ -71,7 +71,7 @@ def test_static_decode_is_one_graph(name):
 
 
 def test_training_step_compiles():
-    model = set_attention(tiny.DECODERS["llama"].build(), "mtl4").train()
+    model = set_attention(tiny.DECODERS["llama"].build(num_hidden_layers=1), "mtl4").train()
     ids = token_ids(2, 8)
 
     def gradients(forward):

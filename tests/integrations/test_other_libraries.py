@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import torch_mtl4
+from torch_mtl4 import testing
 
 
 def compare(model, call):
@@ -19,8 +20,9 @@ def compare(model, call):
         report = torch_mtl4.report(model)
         torch_mtl4.unpatch(model)
         assert torch.equal(call(model), expected)
+    floor = testing.MODEL_FLOOR_EPS[torch.float32] * torch.finfo(torch.float32).eps * expected.abs().max().item()
     for ours in (inside, patched):
-        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+        testing.assert_close(ours, expected, floor)
     assert not report.bypassing and report.unfused_calls == 0
     assert all(m.calls.fused == 1 for m in report.attention)
     return report

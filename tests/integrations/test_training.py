@@ -34,8 +34,7 @@ def assert_gradients(ours, eager, truth) -> None:
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_oss", "bert", "swin", "whisper", "t5", "sam3"])
 def test_gradients(name):
     family = FAMILIES[name]
-    # With this seed no activation of SAM3 stands so near a kink that rounding decides on the side.
-    model = family.build(seed=1)
+    model = family.build()
     inputs = family.inputs()
     eager = gradients(set_attention(model, "eager"), inputs)
     ours = gradients(set_attention(model, "mtl4"), inputs)

@@ -31,6 +31,11 @@ def attention_kind(module: nn.Module) -> str | None:
     return kind
 
 
+def fused_is_off(module: nn.Module) -> bool:
+    """Whether a timm module was built to compute attention itself though it could call F.sdpa."""
+    return getattr(module, "fused_attn", None) is False
+
+
 @functools.cache
 def _kind_of_class(cls: type) -> str | None:
     names = set().union(*(_names_in(function.__code__) for function in _functions(cls)), ())

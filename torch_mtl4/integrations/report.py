@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from torch_mtl4._calls import Calls, calls_of, forget
-from torch_mtl4.integrations.kinds import INTERFACE, OWN, attention_kind
+from torch_mtl4.integrations.kinds import INTERFACE, OWN, attention_kind, fused_is_off
 from torch_mtl4.integrations.names import ATTENTION_NAME
 from torch_mtl4.integrations.patching import _EnabledForward, configs_in
 from torch_mtl4.nn.byte_weights import ByteWeights
