@@ -14,6 +14,8 @@ from torch import Tensor
 
 TWICE = 2.0
 FLOOR_EPS = {torch.float32: 16.0, torch.bfloat16: 1.0, torch.float16: 1.0}
+# For outputs and gradients of whole models, whose layers carry the rounding of one attention on.
+MODEL_FLOOR_EPS = {torch.float32: 84.0, torch.bfloat16: 4.0, torch.float16: 4.0}
 
 LAYOUTS = ("dense", "poisoned", "permuted", "transposed", "gapped")
 

@@ -10,15 +10,19 @@ from torch_mtl4.integrations import masks
 from torch_mtl4.integrations.explicit import explicit_attention
 from torch_mtl4.integrations.supported import autocast_dtype, why_unsupported
 
-# Arguments of a model's forward that its layers pass on to every callee and that mean nothing to attention.
+# Arguments of a model's forward, or of continuous batching's cache, that layers pass on to every callee and that say
+# nothing that the mask does not say.
 _MEANINGLESS = frozenset(
     {
+        "block_table",
         "cache",
         "cache_position",
         "deterministic",
         "encoder_attention_mask",
         "encoder_hidden_states",
         "labels",
+        "logits_indices",
+        "logits_processor_args",
         "logits_to_keep",
         "max_length_k",
         "max_length_q",
@@ -29,9 +33,11 @@ _MEANINGLESS = frozenset(
         "past_key_values",
         "position_embeddings",
         "position_ids",
+        "read_index",
         "return_dict",
         "training",
         "use_cache",
+        "write_index",
     }
 )
 _warned: set[str] = set()

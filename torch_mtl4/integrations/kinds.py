@@ -23,10 +23,17 @@ def attention_kind(module: nn.Module) -> str | None:
     of classes with "attention" in their name only, since other modules use softmax too.
     """
     kind = _kind_of_class(type(module))
+    if kind == SDPA and fused_is_off(module):
+        return OWN
     processor = getattr(module, "processor", None)
     if kind in (None, OWN) and processor is not None and not isinstance(processor, (str, int, float, bool)):
         kind = _kind_of_class(type(processor)) or kind
     return kind
+
+
+def fused_is_off(module: nn.Module) -> bool:
+    """Whether a timm module was built to compute attention itself though it could call F.sdpa."""
+    return getattr(module, "fused_attn", None) is False
 
 
 @functools.cache

@@ -165,32 +165,38 @@ def switchable_configs(model: nn.Module) -> list:
     attention of their own use too is left alone, unless a model with this config supports sdpa: only then do such
     modules know the boolean masks that come with the name.
     """
-    kinds, supports_sdpa = {}, set()
-    for module in model.modules():
-        config = config_of(module)
-        if config is not None:
-            kinds.setdefault(id(config), (config, set()))[1].add(attention_kind(module))
-            if getattr(module, "_supports_sdpa", False):
-                supports_sdpa.add(id(config))
+    configs, kinds, supports_sdpa = configs_in(model), {}, set()
+    for module, config in configs.items():
+        kinds.setdefault(id(config), (config, set()))[1].add(attention_kind(module))
+        if getattr(module, "_supports_sdpa", False):
+            supports_sdpa.add(id(config))
     used = {
         key: config
         for key, (config, users) in kinds.items()
         if INTERFACE in users and (users.isdisjoint({SDPA, OWN}) or key in supports_sdpa)
     }
     around = {
-        id(config_of(module)): config_of(module)
-        for module in model.modules()
-        if config_of(module) is not None
-        and kinds[id(config_of(module))][1] == {None}
-        and any(id(config_of(inner)) in used for inner in module.modules())
+        id(config): config
+        for module, config in configs.items()
+        if kinds[id(config)][1] == {None} and any(id(configs.get(inner)) in used for inner in module.modules())
     }
     return [*used.values(), *around.values()]
 
 
-def config_of(module: nn.Module):
-    """The transformers config that a module holds, or None."""
-    config = getattr(module, "config", None)
-    return config if hasattr(config, "_attn_implementation_internal") else None
+def configs_in(model: nn.Module) -> dict[nn.Module, object]:
+    """The transformers config that counts for each module: its own, or that of the nearest module around it."""
+    configs = {}
+
+    def visit(module: nn.Module, config) -> None:
+        own = getattr(module, "config", None)
+        config = own if hasattr(own, "_attn_implementation_internal") else config
+        if config is not None:
+            configs.setdefault(module, config)
+        for child in module.children():
+            visit(child, config)
+
+    visit(model, None)
+    return configs
 
 
 def _restore_linears(model: nn.Module, state: _Patch) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from torch_mtl4._calls import Calls, calls_of, forget
-from torch_mtl4.integrations.kinds import INTERFACE, OWN, attention_kind
+from torch_mtl4.integrations.kinds import INTERFACE, OWN, attention_kind, fused_is_off
 from torch_mtl4.integrations.names import ATTENTION_NAME
-from torch_mtl4.integrations.patching import _EnabledForward, config_of
+from torch_mtl4.integrations.patching import _EnabledForward, configs_in
 from torch_mtl4.nn.byte_weights import ByteWeights
 from torch_mtl4.nn.convert import kind_of, plan_conversions
 
@@ -105,9 +105,9 @@ def report(model: nn.Module, *, reset: bool = False) -> Report:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"report: expected model torch.nn.Module, got {type(model).__name__}")
-    modules = []
+    modules, configs = [], configs_in(model)
     for name, module in model.named_modules():
-        entry = _attention_report(name, module)
+        entry = _attention_report(name, module, configs.get(module))
         if entry is not None:
             modules.append(entry)
     kept = {c.name: c.reason for c in plan_conversions(model, []) if c.reason is not None}
@@ -122,18 +122,22 @@ def report(model: nn.Module, *, reset: bool = False) -> Report:
     return Report(type(model).__name__, tuple(modules))
 
 
-def _attention_report(name: str, module: nn.Module) -> ModuleReport | None:
+def _attention_report(name: str, module: nn.Module, config) -> ModuleReport | None:
+    if isinstance(module, ByteWeights):
+        return None
     kind, calls = attention_kind(module), calls_of(module)
     called = calls.fused + calls.traced + calls.unfused.total()
     if kind is None and not called:
         return None
     reason = None
     if kind == INTERFACE:
-        chosen = getattr(config_of(module), "_attn_implementation", None)
+        chosen = getattr(config, "_attn_implementation", None)
         if chosen != ATTENTION_NAME:
             reason = f'its config says attn_implementation="{chosen}"'
     elif kind == OWN:
         reason = "computes its attention itself, with no function to replace"
+        if fused_is_off(module):
+            reason = "computes its attention itself: fused_attn is False (timm.layers.set_fused_attn)"
     elif not _in_enabled_forward(module):
         reason = "calls F.scaled_dot_product_attention, which is torch's outside of patch, enabled and enable"
     ready = reason is None

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from torch_mtl4 import _calls
 from torch_mtl4.nn.byte_weights import ByteWeights, adopt, check_scaling, empty_bytes, frozen, scale_shape
 from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear
 
@@ -126,6 +127,7 @@ class MXFP8Linear(ByteWeights, nn.Linear):
         return nn.Parameter(self.bias.detach().to(dtype), requires_grad=self.bias.requires_grad)
 
     def forward(self, input: Tensor) -> Tensor:
+        _calls.record(self)
         return mxfp8_linear(input, self.weight, self.weight_scale, self.bias)
 
     def extra_repr(self) -> str:
