@@ -283,7 +283,8 @@ def test_vmap_runs_once_an_element():
     testing.assert_equal(torch.vmap(flash_attention)(q, k, v), want)
     weight, scale = layer()
     x = testing.randn(3, 4, 96)
-    testing.assert_equal(torch.vmap(lambda x: mxfp8_linear(x, weight, scale))(x), mxfp8_linear(x, weight, scale))
+    want = torch.stack([mxfp8_linear(rows, weight, scale) for rows in x])
+    testing.assert_equal(torch.vmap(lambda x: mxfp8_linear(x, weight, scale))(x), want)
 
 
 def test_functional_gradients_raise():
