@@ -12,8 +12,8 @@ namespace {
 // What a worker holds beside the inputs and results; nothing of it grows with Lk.
 template <typename Products>
 struct Scratch {
-  float *keys, *values, *query, *out, *scores, *logits, *bias, *copy, *max, *sum, *decay;
-  typename Products::Weight* weights;
+  float *keys, *values, *query, *out, *scores[2], *logits, *bias, *copy, *max, *sum, *decay;
+  typename Products::Weight* weights[2];
   Interval* seen;
   uint8_t* marks;
   int64_t floats = 0;
@@ -28,8 +28,11 @@ struct Scratch {
     values = take(products.value_floats());
     query = take(products.query_floats(s.rows_per_task));
     out = take(s.rows_per_task * padded(products.v_head_dim));
-    scores = take(kBQ * kBK);
-    weights = reinterpret_cast<typename Products::Weight*>(Products::kWeightsInPlace ? scores : take(kBQ * kBK / 2));
+    for (int i = 0; i < 2; ++i) {
+      scores[i] = take(kBQ * kBK);
+      weights[i] =
+          reinterpret_cast<typename Products::Weight*>(Products::kWeightsInPlace ? scores[i] : take(kBQ * kBK / 2));
+    }
     logits = take(kBQ * kBK);
     bias = take(kBK);
     copy = take(kLanes * kMaxHeadDim);
@@ -101,6 +104,8 @@ class Task {
   }
 
  private:
+  using Work = typename Products::Work;
+
   static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
   void begin_rows() {
@@ -158,53 +163,93 @@ class Task {
     return any;
   }
 
+  struct Block {
+    int64_t first;  // row of the task
+    int rows, lo, hi;
+  };
+
   void tile(int64_t j) {
-    Interval blocks[kMaxRowsPerTask / kBQ], all{static_cast<int>(kBK), 0, false};
+    Block blocks[kMaxRowsPerTask / kBQ];
+    int count = 0;
+    Interval all{static_cast<int>(kBK), 0, false};
     for (int64_t r = 0; r < rows; r += kBQ) {
-      const Interval seen = blocks[r / kBQ] = look(r, smaller(kBQ, rows - r), j);
+      const int block_rows = static_cast<int>(smaller(kBQ, rows - r));
+      const Interval seen = look(r, block_rows, j);
       if (seen.lo >= seen.hi) continue;
+      blocks[count++] = {r, block_rows, seen.lo / 32 * 32, (seen.hi + 31) / 32 * 32};
       if (seen.lo < all.lo) all.lo = seen.lo;
       if (seen.hi > all.hi) all.hi = seen.hi;
     }
-    if (all.lo >= all.hi) return;
-    auto* packed_keys = reinterpret_cast<typename Products::Packed*>(scratch.keys);
-    auto* packed_values = reinterpret_cast<typename Products::Packed*>(scratch.values);
+    if (count == 0) return;
     products.pack_keys(keys + j * p.k_stride[2], p.k_stride[2], p.k_stride[3], all.lo, all.hi, scratch.copy,
-                       packed_keys);
+                       packed(scratch.keys));
     marked = products.pack_values(values + j * p.v_stride[2], p.v_stride[2], p.v_stride[3], all.lo, all.hi,
-                                  scratch.copy, scratch.marks, packed_values);
-    for (int64_t r = 0; r < rows; r += kBQ)
-      if (blocks[r / kBQ].lo < blocks[r / kBQ].hi) block(r, static_cast<int>(smaller(kBQ, rows - r)), j, blocks[r / kBQ]);
+                                  scratch.copy, scratch.marks, packed(scratch.values));
+
+    // While a block goes through its softmax, the one before it meets the values and the one after it the keys.
+    Work with_keys = scores(blocks[0], 0), with_values{};
+    finish(with_keys);
+    for (int n = 0; n < count; ++n) {
+      const Block& block = blocks[n];
+      logits(block, j, n % 2);
+      if (marked) __builtin_memcpy(scratch.logits, scratch.scores[n % 2], kBQ * kBK * sizeof(float));
+      if (n + 1 < count) with_keys = scores(blocks[n + 1], (n + 1) % 2);
+      const int pieces = (with_values.left() + with_keys.left() + block.rows - 1) / block.rows;
+      const auto advance = [&] {
+        for (int i = 0; i < pieces; ++i) {
+          if (with_values.left() > 0) {
+            products.advance(with_values);
+          } else if (with_keys.left() > 0) {
+            products.advance(with_keys);
+          }
+        }
+      };
+      const RowState state{scratch.max + block.first, scratch.sum + block.first, scratch.decay + block.first};
+      if (softmax_tile(f, scratch.scores[n % 2], scratch.weights[n % 2], block.rows, block.lo, block.hi, state,
+                       advance))
+        rescale(block);
+      finish(with_values);
+      finish(with_keys);
+      with_values = products.accumulate(scratch.weights[n % 2], packed(scratch.values), block.rows, block.lo, block.hi,
+                                        scratch.out + block.first * padded(p.v_head_dim), padded(p.v_head_dim));
+      if (marked) {
+        finish(with_values);
+        for (int r = 0; r < block.rows; ++r) add_not_finite(block.first + r, scratch.logits + r * kBK, j);
+      }
+    }
+    finish(with_values);
   }
 
-  void block(int64_t first, int count, int64_t j, Interval seen) {
-    const int lo = seen.lo / 32 * 32, hi = (seen.hi + 31) / 32 * 32;
+  static typename Products::Packed* packed(float* memory) {
+    return reinterpret_cast<typename Products::Packed*>(memory);
+  }
+
+  Work scores(const Block& block, int buffer) const {
+    return products.scores(packed(scratch.query) + block.first * products.query_stride(), packed(scratch.keys),
+                           block.rows, block.lo, block.hi, scratch.scores[buffer]);
+  }
+
+  void finish(Work& work) const {
+    while (work.left() > 0) products.advance(work);
+  }
+
+  void rescale(const Block& block) {
     const int64_t v_stride = padded(p.v_head_dim);
-    float* out = scratch.out + first * v_stride;
-    products.scores(reinterpret_cast<typename Products::Packed*>(scratch.query) + first * products.query_stride(),
-                    reinterpret_cast<typename Products::Packed*>(scratch.keys), count, lo, hi, scratch.scores);
-    logits(first, count, j, lo, hi);
-    if (marked) __builtin_memcpy(scratch.logits, scratch.scores, kBQ * kBK * sizeof(float));
-    const RowState state{scratch.max + first, scratch.sum + first, scratch.decay + first};
-    if (softmax_tile(f, scratch.scores, scratch.weights, count, lo, hi, state))
-      for (int r = 0; r < count; ++r)
-        if (state.decay[r] != 1)
-          for (int64_t d = 0; d < v_stride; d += kLanes)
-            store(out + r * v_stride + d, load(out + r * v_stride + d) * state.decay[r]);
-    products.accumulate(scratch.weights, reinterpret_cast<typename Products::Packed*>(scratch.values), count, lo, hi,
-                        out, v_stride);
-    if (marked)
-      for (int r = 0; r < count; ++r) add_not_finite(first + r, scratch.logits + r * kBK, j);
+    for (int64_t r = block.first; r < block.first + block.rows; ++r) {
+      float* out = scratch.out + r * v_stride;
+      if (scratch.decay[r] == 1) continue;
+      for (int64_t d = 0; d < v_stride; d += kLanes) store(out + d, load(out + d) * scratch.decay[r]);
+    }
   }
 
-  void logits(int64_t first, int count, int64_t j, int lo, int hi) {
+  void logits(const Block& block, int64_t j, int buffer) {
     int64_t last_at = -1;
     Interval last{};
-    for (int r = 0; r < count; ++r) {
-      float* row_scores = scratch.scores + r * kBK;
-      const Interval seen = scratch.seen[first + r];
+    for (int r = 0; r < block.rows; ++r) {
+      float* row_scores = scratch.scores[buffer] + r * kBK;
+      const Interval seen = scratch.seen[block.first + r];
       if (f.natural || seen.biased) {
-        const Row row = row_of(p, s, group, first_row + first + r);
+        const Row row = row_of(p, s, group, first_row + block.first + r);
         if (seen.biased) {
           const int64_t where = mask_at(row, j + seen.lo);
           if (where != last_at || seen.lo != last.lo || seen.hi != last.hi)
@@ -213,10 +258,10 @@ class Task {
         }
         const float slope =
             ptr.alibi_slopes == nullptr ? 0.0f : ptr.alibi_slopes[row.b * p.alibi_stride[0] + row.head * p.alibi_stride[1]];
-        form_logits(f, slope, static_cast<float>(row.i + p.diagonal - j), seen.biased ? scratch.bias : nullptr, lo, hi,
-                    row_scores);
+        form_logits(f, slope, static_cast<float>(row.i + p.diagonal - j), seen.biased ? scratch.bias : nullptr, block.lo,
+                    block.hi, row_scores);
       }
-      hide_outside(row_scores, seen, lo, hi);
+      hide_outside(row_scores, seen, block.lo, block.hi);
     }
   }
 

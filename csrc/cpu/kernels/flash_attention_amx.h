@@ -91,57 +91,68 @@ struct AmxProducts {
     return marked;
   }
 
-  void scores(const uint16_t* q, const uint16_t* keys, int rows, int lo, int hi, float* s) const {
-    const int64_t steps = padded(head_dim) / 32;
-    for (int j = lo; j < hi; j += 32) {
-      const uint16_t* k = keys + j / 16 * steps * kTile;
-      multiply(q, padded(head_dim), k, k + steps * kTile, static_cast<int>(steps), rows, false, s + j, kBK);
-    }
+  // A row of kBQ x 32 squares of c, each made of or increased by `steps` products of tiles. It is done a step at a time,
+  // so that the tile unit can be kept busy behind the vector instructions of a softmax.
+  struct Work {
+    const uint16_t *a, *b;
+    int64_t a_stride, b_column;  // elements between rows of a, and between tiles of b that lie side by side
+    float* c;
+    int64_t c_stride;
+    int steps, squares;
+    bool both, add;  // whether there are more than 16 rows; whether c is increased
+    int step = 0, square = 0;
+
+    int left() const { return (squares - square) * steps - step; }
+  };
+
+  Work scores(const uint16_t* q, const uint16_t* keys, int rows, int lo, int hi, float* s) const {
+    const int steps = static_cast<int>(padded(head_dim) / 32);
+    const int64_t column = steps * kTile;
+    return {q, keys + lo / 16 * column, padded(head_dim), column, s + lo, kBK, steps, (hi - lo) / 32, rows > 16, false};
   }
 
-  void accumulate(const bf16* weights, const uint16_t* values, int rows, int lo, int hi, float* out,
+  Work accumulate(const bf16* weights, const uint16_t* values, int rows, int lo, int hi, float* out,
                   int64_t out_stride) const {
-    for (int64_t d = 0; d < v_head_dim; d += 32) {
-      const uint16_t* v = values + (d / 16 * (kBK / 32) + lo / 32) * kTile;
-      multiply(reinterpret_cast<const uint16_t*>(weights) + lo, kBK, v, v + kBK / 32 * kTile, (hi - lo) / 32, rows,
-               true, out + d, out_stride);
-    }
+    return {reinterpret_cast<const uint16_t*>(weights) + lo, values + lo / 32 * kTile, kBK, kBK / 32 * kTile, out,
+            out_stride, (hi - lo) / 32, static_cast<int>(padded(v_head_dim) / 32), rows > 16, true};
   }
 
-  // A kBQ x 32 square of c, from or added to the sum over `steps` tiles of a's rows and two columns of packed tiles.
-  static void multiply(const uint16_t* a, int64_t a_stride, const uint16_t* b0, const uint16_t* b1, int steps, int rows,
-                       bool add, float* c, int64_t c_stride) {
-    const int64_t a_bytes = a_stride * 2, c_bytes = c_stride * 4;
-    const bool both = rows > 16;
+  static void advance(Work& w) {
     // The tile loads are opaque to the compiler: what they read must be in memory by now.
     __asm__ volatile("" ::: "memory");
-    if (add) {
-      _tile_loadd(0, c, c_bytes);
-      _tile_loadd(1, c + 16, c_bytes);
-      if (both) _tile_loadd(2, c + 16 * c_stride, c_bytes);
-      if (both) _tile_loadd(3, c + 16 * c_stride + 16, c_bytes);
-    } else {
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
-    }
-    for (int k = 0; k < steps; ++k) {
-      _tile_loadd(4, a + k * 32, a_bytes);
-      _tile_loadd(6, b0 + k * kTile, 64);
-      _tile_loadd(7, b1 + k * kTile, 64);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-      if (both) {
-        _tile_loadd(5, a + k * 32 + 16 * a_stride, a_bytes);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+    const int64_t a_bytes = w.a_stride * 2, c_bytes = w.c_stride * 4;
+    float *c = w.c + w.square * 32, *c_below = c + 16 * w.c_stride;
+    if (w.step == 0) {
+      if (w.add) {
+        _tile_loadd(0, c, c_bytes);
+        _tile_loadd(1, c + 16, c_bytes);
+        if (w.both) _tile_loadd(2, c_below, c_bytes);
+        if (w.both) _tile_loadd(3, c_below + 16, c_bytes);
+      } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
       }
     }
+    const uint16_t *a = w.a + w.step * 32, *b = w.b + 2 * w.square * w.b_column + w.step * kTile;
+    _tile_loadd(4, a, a_bytes);
+    _tile_loadd(6, b, 64);
+    _tile_loadd(7, b + w.b_column, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if (w.both) {
+      _tile_loadd(5, a + 16 * w.a_stride, a_bytes);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    if (++w.step < w.steps) return;
     _tile_stored(0, c, c_bytes);
     _tile_stored(1, c + 16, c_bytes);
-    if (both) _tile_stored(2, c + 16 * c_stride, c_bytes);
-    if (both) _tile_stored(3, c + 16 * c_stride + 16, c_bytes);
+    if (w.both) _tile_stored(2, c_below, c_bytes);
+    if (w.both) _tile_stored(3, c_below + 16, c_bytes);
+    w.step = 0;
+    ++w.square;
   }
 };
 

@@ -57,8 +57,14 @@ struct FmaMatrices {
   int64_t key_floats() const { return kBK * head_dim; }
   int64_t value_floats() const { return kBK * padded(v_head_dim); }
 
+  // Here all work is done at once: there is no second unit to do it meanwhile.
+  struct Work {
+    static constexpr int left() { return 0; }
+  };
+  static void advance(Work&) {}
+
   // s [kBQ, kBK] = queries * keys^T at columns [lo, hi), multiples of 32.
-  void scores(const float* q, const float* keys, int rows, int lo, int hi, float* s) const {
+  Work scores(const float* q, const float* keys, int rows, int lo, int hi, float* s) const {
     for (int j = lo; j < hi; j += kPanel) {
       const float* panel = keys + j * head_dim;
       for_row_blocks<kRows>(0, rows, [&](auto count, int r) {
@@ -79,10 +85,11 @@ struct FmaMatrices {
           for (int v = 0; v < kPanelVectors; ++v) store(s + (r + i) * kBK + j + v * kLanes, sum[i][v]);
       });
     }
+    return {};
   }
 
   // out [rows, out_stride] += weights [kBQ, kBK] * values over keys [lo, hi).
-  void accumulate(const float* weights, const float* values, int rows, int lo, int hi, float* out,
+  Work accumulate(const float* weights, const float* values, int rows, int lo, int hi, float* out,
                   int64_t out_stride) const {
     for (int64_t c = 0; c < v_head_dim; c += kPanel) {
       const float* panel = values + c * kBK;
@@ -106,6 +113,7 @@ struct FmaMatrices {
           for (int v = 0; v < kPanelVectors; ++v) store(out + (r + i) * out_stride + c + v * kLanes, sum[i][v]);
       });
     }
+    return {};
   }
 };
 

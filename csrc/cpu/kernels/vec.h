@@ -45,7 +45,16 @@ MTL4_INLINE To bits_as(From x) {
   return y;
 }
 
-MTL4_INLINE vf splat(float x) { return vf{} + x; }
+// Not vf{} + x: that is an addition, which turns -0 into 0 and keeps the load from being a broadcast.
+MTL4_INLINE vf splat(float x) {
+#if defined(__AVX512F__)
+  return _mm512_set1_ps(x);
+#elif defined(__AVX2__)
+  return _mm256_set1_ps(x);
+#else
+  return vf{x, x, x, x};
+#endif
+}
 MTL4_INLINE vi splat(int32_t x) { return vi{} + x; }
 MTL4_INLINE vf select(vi mask, vf yes, vf no) { return mask ? yes : no; }
 
