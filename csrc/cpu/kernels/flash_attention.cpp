@@ -13,7 +13,6 @@ namespace {
 template <typename Products>
 struct Scratch {
   float *keys, *values, *query, *out, *scores[2], *logits, *bias, *copy, *max, *sum, *decay;
-  typename Products::Weight* weights[2];
   Interval* seen;
   uint8_t* marks;
   int64_t floats = 0;
@@ -28,11 +27,7 @@ struct Scratch {
     values = take(products.value_floats());
     query = take(products.query_floats(s.rows_per_task));
     out = take(s.rows_per_task * padded(products.v_head_dim));
-    for (int i = 0; i < 2; ++i) {
-      scores[i] = take(kBQ * kBK);
-      weights[i] =
-          reinterpret_cast<typename Products::Weight*>(Products::kWeightsInPlace ? scores[i] : take(kBQ * kBK / 2));
-    }
+    for (float*& buffer : scores) buffer = take(kBQ * kBK);
     logits = take(kBQ * kBK);
     bias = take(kBK);
     copy = take(kLanes * kMaxHeadDim);
@@ -105,6 +100,7 @@ class Task {
 
  private:
   using Work = typename Products::Work;
+  using Weight = typename Products::Weight;
 
   static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -205,12 +201,12 @@ class Task {
         }
       };
       const RowState state{scratch.max + block.first, scratch.sum + block.first, scratch.decay + block.first};
-      if (softmax_tile(f, scratch.scores[n % 2], scratch.weights[n % 2], block.rows, block.lo, block.hi, state,
-                       advance))
+      if (softmax_tile<Weight>(f, scratch.scores[n % 2], block.rows, block.lo, block.hi, state, advance))
         rescale(block);
       finish(with_values);
       finish(with_keys);
-      with_values = products.accumulate(scratch.weights[n % 2], packed(scratch.values), block.rows, block.lo, block.hi,
+      with_values = products.accumulate(reinterpret_cast<Weight*>(scratch.scores[n % 2]), packed(scratch.values),
+                                        block.rows, block.lo, block.hi,
                                         scratch.out + block.first * padded(p.v_head_dim), padded(p.v_head_dim));
       if (marked) {
         finish(with_values);

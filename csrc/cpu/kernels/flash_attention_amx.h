@@ -14,7 +14,6 @@ struct AmxProducts {
   using Packed = uint16_t;
   using Weight = bf16;
   using Session = AmxTiles;
-  static constexpr bool kWeightsInPlace = false;
   static constexpr int kTile = 16 * 32;
 
   int64_t head_dim, v_head_dim;
@@ -113,7 +112,7 @@ struct AmxProducts {
 
   Work accumulate(const bf16* weights, const uint16_t* values, int rows, int lo, int hi, float* out,
                   int64_t out_stride) const {
-    return {reinterpret_cast<const uint16_t*>(weights) + lo, values + lo / 32 * kTile, kBK, kBK / 32 * kTile, out,
+    return {reinterpret_cast<const uint16_t*>(weights) + lo, values + lo / 32 * kTile, 2 * kBK, kBK / 32 * kTile, out,
             out_stride, (hi - lo) / 32, static_cast<int>(padded(v_head_dim) / 32), rows > 16, true};
   }
 

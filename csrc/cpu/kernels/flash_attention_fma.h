@@ -47,7 +47,6 @@ struct FmaMatrices {
   using Packed = float;  // queries, keys and values
   using Weight = float;  // exponentials
   struct Session {};     // what must be alive while products are formed
-  static constexpr bool kWeightsInPlace = true;  // of the scores
 
   int64_t head_dim, v_head_dim;
 

@@ -92,11 +92,11 @@ struct RowState {
   float *max, *sum, *decay;
 };
 
-// s and weights are [kBQ, kBK] and may be the same memory. Calls between_rows() after each row. Returns whether any
-// decay differs from 1.
+// Replaces each row of s [kBQ, kBK] by its weights, which take the front of the row's memory where they are narrower:
+// a second buffer would not fit the first cache beside this one. Calls between_rows() after each row. Returns whether
+// any decay differs from 1.
 template <typename P, typename F>
-inline bool softmax_tile(const Logits& f, float* s, P* weights, int rows, int lo, int hi, RowState state,
-                         const F& between_rows) {
+inline bool softmax_tile(const Logits& f, float* s, int rows, int lo, int hi, RowState state, const F& between_rows) {
   float top[kBQ];
   for (int r = 0; r < kBQ; ++r) top[r] = r < rows ? row_max(s + r * kBK, lo, hi) : -kInf;
   const vf unit = splat(f.natural ? 1.0f : f.exponent);
@@ -113,9 +113,9 @@ inline bool softmax_tile(const Logits& f, float* s, P* weights, int rows, int lo
     changed |= any(decay != 1.0f);
   }
   for (int r = 0; r < rows; ++r) {
-    const float sum = f.natural
-                          ? exponentiate<true>(s + r * kBK, weights + r * kBK, lo, hi, top[r], f.exponent)
-                          : exponentiate<false>(s + r * kBK, weights + r * kBK, lo, hi, top[r], f.exponent);
+    P* weights = reinterpret_cast<P*>(s + r * kBK);
+    const float sum = f.natural ? exponentiate<true>(s + r * kBK, weights, lo, hi, top[r], f.exponent)
+                                : exponentiate<false>(s + r * kBK, weights, lo, hi, top[r], f.exponent);
     state.sum[r] = state.sum[r] * state.decay[r] + sum;
     between_rows();
   }
