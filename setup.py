@@ -1,7 +1,7 @@
 """Builds the extension: one library on torch's stable ABI, and the small pybind11 module beside it.
 
 Each file of csrc/cpu/kernels is compiled once per instruction set of the target architecture (see csrc/cpu/isa.h).
-Objects that are newer than their source, every header and this file are kept. TORCH_MTL4_WERROR=0 lets a compiler that
+Objects that are newer than their source, its headers and this file are kept. TORCH_MTL4_WERROR=0 lets a compiler that
 knows more warnings than ours build it all the same.
 """
 
@@ -75,16 +75,25 @@ class BuildExt(build_ext):
     def compile(self, ext, source, folder, flags):
         folder = os.path.join(self.build_temp, ext.name, folder)
         obj = Path(self.compiler.object_filenames([source], output_dir=folder)[0])
-        newest = max(os.stat(path).st_mtime for path in (source, *ext.depends))
-        if self.force or not obj.exists() or obj.stat().st_mtime < newest:
+        if self.force or not is_current(obj):
             self.compiler.compile(
                 [source],
                 output_dir=folder,
                 macros=ext.define_macros,
                 include_dirs=ext.include_dirs,
-                extra_postargs=[*ext.extra_compile_args, *flags],
+                extra_postargs=[*ext.extra_compile_args, *flags, "-MD", "-MF", str(obj.with_suffix(".d"))],
             )
         return str(obj)
+
+
+def is_current(obj):
+    """Whether an object is newer than all that it was made from, as the compiler listed it."""
+    try:
+        rule = obj.with_suffix(".d").read_text().replace("\\\n", " ")
+        made_from = ["setup.py", *rule.split(": ", 1)[1].split()]
+        return obj.stat().st_mtime > max(os.stat(path).st_mtime for path in made_from)
+    except FileNotFoundError:
+        return False
 
 
 class BuildPy(build_py):
@@ -101,8 +110,6 @@ def sources(*folders):
     return sorted(str(p) for folder in folders for p in Path(folder).glob("*.cpp"))
 
 
-HEADERS = ["setup.py", *sorted(str(p) for p in Path("csrc").rglob("*.h"))]
-
 setup(
     ext_modules=[
         Extension(
@@ -113,7 +120,6 @@ setup(
             extra_compile_args=[*CXX_FLAGS, *TORCH_INCLUDES],
             library_dirs=torch.utils.cpp_extension.library_paths(),
             libraries=["torch_cpu"],
-            depends=HEADERS,
             language="c++",
         ),
         Extension(
@@ -121,7 +127,6 @@ setup(
             [*sources("csrc/python"), "csrc/cpu/isa.cpp"],
             include_dirs=["csrc"],
             extra_compile_args=[*CXX_FLAGS, f"-isystem{pybind11.get_include()}"],
-            depends=HEADERS,
             language="c++",
         ),
     ],

@@ -54,8 +54,7 @@ void run(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, cons
   const int64_t workers = std::min<int64_t>(torch::stable::get_num_threads(), s.tasks);
   const int64_t per_worker = round_up(scratch_floats(p, s), 16);
   const int64_t partial_floats = s.splits > 1 ? s.groups * s.rows * s.splits * s.partial_row : 0;
-  const Tensor memory =
-      torch::stable::new_empty(like, {workers * per_worker + partial_floats}, ScalarType::Float);
+  const Tensor memory = torch::stable::new_empty(like, {workers * per_worker + partial_floats}, ScalarType::Float);
   float* scratch = static_cast<float*>(memory.mutable_data_ptr());
   float* partials = scratch + workers * per_worker;
 
@@ -79,19 +78,20 @@ std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& ke
   FlashAttentionProblem p = check_flash_attention(
       {query, key, value, attn_mask, causal, window_left, window_right, scale, softcap, sinks, alibi_slopes});
   // Rows of one query position lie together, as the models that reshape the heads away want them.
-  Tensor out = torch::stable::transpose(
-      torch::stable::new_empty(query, {p.batch, p.q_len, p.heads, p.v_head_dim}), 1, 2);
+  Tensor out =
+      torch::stable::transpose(torch::stable::new_empty(query, {p.batch, p.q_len, p.heads, p.v_head_dim}), 1, 2);
   Tensor lse = torch::stable::new_empty(query, {p.batch, p.heads, p.q_len}, ScalarType::Float);
   if (p.batch == 0 || p.heads == 0 || p.q_len == 0) return {out, lse};
   p.out_stride = {out.stride(0), out.stride(1), out.stride(2), 1};
-  const FlashAttentionPointers pointers{query.const_data_ptr(),
-                                        key.const_data_ptr(),
-                                        value.const_data_ptr(),
-                                        attn_mask ? attn_mask->const_data_ptr() : nullptr,
-                                        sinks ? static_cast<const float*>(sinks->const_data_ptr()) : nullptr,
-                                        alibi_slopes ? static_cast<const float*>(alibi_slopes->const_data_ptr()) : nullptr,
-                                        out.mutable_data_ptr(),
-                                        static_cast<float*>(lse.mutable_data_ptr())};
+  const FlashAttentionPointers pointers{
+      query.const_data_ptr(),
+      key.const_data_ptr(),
+      value.const_data_ptr(),
+      attn_mask ? attn_mask->const_data_ptr() : nullptr,
+      sinks ? static_cast<const float*>(sinks->const_data_ptr()) : nullptr,
+      alibi_slopes ? static_cast<const float*>(alibi_slopes->const_data_ptr()) : nullptr,
+      out.mutable_data_ptr(),
+      static_cast<float*>(lse.mutable_data_ptr())};
   run(p, pointers, query);
   return {out, lse};
 }

@@ -45,9 +45,7 @@ Tensor mxfp8_dequantize(const Tensor& data, const Tensor& scale, ScalarType dtyp
 }
 
 // Rows may lie anywhere; bytes within a row may not.
-Tensor rows_dense(const Tensor& t) {
-  return t.size(1) <= 1 || t.stride(1) == 1 ? t : torch::stable::contiguous(t);
-}
+Tensor rows_dense(const Tensor& t) { return t.size(1) <= 1 || t.stride(1) == 1 ? t : torch::stable::contiguous(t); }
 
 Tensor mxfp8_linear(const Tensor& x, const Tensor& weight_, const Tensor& weight_scale_, std::optional<Tensor> bias) {
   check_mxfp8_linear(x, weight_, weight_scale_, bias);

@@ -70,8 +70,8 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
     CHECK(mask.is_cpu(), "attn_mask", "on cpu", "another device");
     check_storage(kOp, mask, "attn_mask");
     p.mask_dtype = mask.scalar_type();
-    CHECK(p.mask_dtype == ScalarType::Bool || p.mask_dtype == ScalarType::Double || is_float(p.mask_dtype), "attn_mask", "of dtype bool or floating point",
-          dtype_string(p.mask_dtype));
+    CHECK(p.mask_dtype == ScalarType::Bool || p.mask_dtype == ScalarType::Double || is_float(p.mask_dtype), "attn_mask",
+          "of dtype bool or floating point", dtype_string(p.mask_dtype));
     p.mask_kind = p.mask_dtype == ScalarType::Bool ? MaskKind::boolean : MaskKind::additive;
     p.mask_stride = broadcast_strides(mask, {p.batch, p.heads, p.q_len, p.kv_len}, "attn_mask");
   }
@@ -100,8 +100,7 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
     const Tensor& s = *a.alibi_slopes;
     CHECK(s.is_cpu() && s.scalar_type() == ScalarType::Float, "alibi_slopes", "of dtype float32 on cpu",
           dtype_string(s.scalar_type()));
-    CHECK((s.dim() == 1 && s.size(0) == p.heads) ||
-              (s.dim() == 2 && s.size(0) == p.batch && s.size(1) == p.heads),
+    CHECK((s.dim() == 1 && s.size(0) == p.heads) || (s.dim() == 2 && s.size(0) == p.batch && s.size(1) == p.heads),
           "alibi_slopes", "[H] or [B, H]", shape_string(s));
     check_storage(kOp, s, "alibi_slopes");
     p.alibi_stride = {s.dim() == 1 ? 0 : stride_of(s, 0), stride_of(s, s.dim() - 1)};

@@ -12,6 +12,7 @@ int64_t blocks_of(int64_t k) { return (k + kMxBlock - 1) / kMxBlock; }
 
 void check_cpu(const char* op, const Tensor& t, const char* name) {
   MTL4_CHECK(op, t.is_cpu(), name, "on cpu", "another device");
+  check_storage(op, t, name);
 }
 
 void check_bytes(const char* op, const Tensor& t, const char* name) {
@@ -19,9 +20,12 @@ void check_bytes(const char* op, const Tensor& t, const char* name) {
   MTL4_CHECK(op, t.scalar_type() == ScalarType::Byte, name, "of dtype uint8", dtype_string(t.scalar_type()));
 }
 
+// An empty tensor may have other sizes whose product no integer holds; it has no rows to work on.
 int64_t rows_of(const Tensor& t) {
   int64_t rows = 1;
-  for (int64_t i = 0; i + 1 < t.dim(); ++i) rows *= t.size(i);
+  for (int64_t i = 0; i + 1 < t.dim(); ++i) {
+    if (__builtin_mul_overflow(rows, t.size(i), &rows)) return 0;
+  }
   return rows;
 }
 
@@ -76,8 +80,8 @@ Mxfp8LinearProblem check_mxfp8_linear(const Tensor& x, const Tensor& weight, con
   MTL4_CHECK(op, weight.size(1) == x.size(x.dim() - 1), "weight",
              "[N, K] with K = " + std::to_string(x.size(x.dim() - 1)), shape_string(weight));
   check_scale_shape(op, weight, weight_scale, "weight_scale");
-  Mxfp8LinearProblem p{x.scalar_type(), rows_of(x), weight.size(0), weight.size(1), weight.stride(0),
-                       weight_scale.stride(0)};
+  Mxfp8LinearProblem p{x.scalar_type(), rows_of(x),       weight.size(0),
+                       weight.size(1),  weight.stride(0), weight_scale.stride(0)};
   if (bias) {
     check_cpu(op, *bias, "bias");
     MTL4_CHECK(op, bias->scalar_type() == p.dtype, "bias", "of x's dtype " + dtype_string(p.dtype),

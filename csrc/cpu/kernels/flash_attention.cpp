@@ -252,10 +252,11 @@ class Task {
             load_bias(p, ptr.mask, where, seen.hi - seen.lo, scratch.bias + seen.lo);
           last_at = where, last = seen;
         }
-        const float slope =
-            ptr.alibi_slopes == nullptr ? 0.0f : ptr.alibi_slopes[row.b * p.alibi_stride[0] + row.head * p.alibi_stride[1]];
-        form_logits(f, slope, static_cast<float>(row.i + p.diagonal - j), seen.biased ? scratch.bias : nullptr, block.lo,
-                    block.hi, row_scores);
+        const float slope = ptr.alibi_slopes == nullptr
+                                ? 0.0f
+                                : ptr.alibi_slopes[row.b * p.alibi_stride[0] + row.head * p.alibi_stride[1]];
+        form_logits(f, slope, static_cast<float>(row.i + p.diagonal - j), seen.biased ? scratch.bias : nullptr,
+                    block.lo, block.hi, row_scores);
       }
       hide_outside(row_scores, seen, block.lo, block.hi);
     }
@@ -267,8 +268,8 @@ class Task {
     float* out = scratch.out + r * padded(p.v_head_dim);
     for (int k = scratch.seen[r].lo; k < scratch.seen[r].hi; ++k) {
       if (!scratch.marks[k] || row_logits[k] == -kInf) continue;
-      const float x = f.natural ? (row_logits[k] - scratch.max[r]) * f.exponent
-                                : row_logits[k] * f.exponent - scratch.max[r];
+      const float x =
+          f.natural ? (row_logits[k] - scratch.max[r]) * f.exponent : row_logits[k] * f.exponent - scratch.max[r];
       const float weight = __builtin_exp2f(x);
       const T* value = values + (j + k) * p.v_stride[2];
       for (int64_t d = 0; d < p.v_head_dim; ++d) {

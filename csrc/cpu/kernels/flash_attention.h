@@ -27,15 +27,15 @@ struct FlashAttentionSchedule {
   int64_t partial_row;  // floats of a row's partial result, which are kept where there is more than one split
 };
 
-#define MTL4_DECLARE(isa)                                                                                       \
-  namespace isa {                                                                                               \
-  /* Sets the number of floats that a worker's scratch, aligned to 64 bytes, must hold. */                      \
+#define MTL4_DECLARE(isa)                                                                                         \
+  namespace isa {                                                                                                 \
+  /* Sets the number of floats that a worker's scratch, aligned to 64 bytes, must hold. */                        \
   void flash_attention_scratch(const FlashAttentionProblem& p, const FlashAttentionSchedule& s, int64_t* floats); \
-  void flash_attention(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr,                       \
-                       const FlashAttentionSchedule& s, int64_t task, float* scratch, float* partials);         \
-  /* Merges the splits of one of the groups * rows. */                                                          \
-  void flash_attention_merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr,                 \
-                             const FlashAttentionSchedule& s, int64_t row, float* partials);                    \
+  void flash_attention(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr,                         \
+                       const FlashAttentionSchedule& s, int64_t task, float* scratch, float* partials);           \
+  /* Merges the splits of one of the groups * rows. */                                                            \
+  void flash_attention_merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr,                   \
+                             const FlashAttentionSchedule& s, int64_t row, float* partials);                      \
   }
 MTL4_DECLARE(baseline)
 MTL4_DECLARE(neon)

@@ -8,8 +8,8 @@
 
 namespace mtl4::cpu::MTL4_ISA {
 
-// Packed keys and values are AMX's second operand: tiles of 16 columns and 32 steps of the sum, in which each 32-bit word
-// holds two steps of one column. Keys lie as [kBK / 16][D / 32] such tiles, values as [Dv / 16][kBK / 32].
+// Packed keys and values are AMX's second operand: tiles of 16 columns and 32 steps of the sum, in which each 32-bit
+// word holds two steps of one column. Keys lie as [kBK / 16][D / 32] such tiles, values as [Dv / 16][kBK / 32].
 struct AmxProducts {
   using Packed = uint16_t;
   using Weight = bf16;
@@ -70,8 +70,9 @@ struct AmxProducts {
       const bf16* row[2];
       __mmask32 bad[2] = {0, 0};
       for (int i = 0; i < 2; ++i)
-        row[i] = j + i < lo || j + i >= hi ? nullptr
-                                           : dense_row(values + (j + i) * key_stride, stride, v_head_dim, copy + i * kMaxHeadDim);
+        row[i] = j + i < lo || j + i >= hi
+                     ? nullptr
+                     : dense_row(values + (j + i) * key_stride, stride, v_head_dim, copy + i * kMaxHeadDim);
       for (int64_t d = 0; d < padded(v_head_dim); d += 32) {
         __m512i x[2];
         for (int i = 0; i < 2; ++i) {
@@ -90,8 +91,8 @@ struct AmxProducts {
     return marked;
   }
 
-  // A row of kBQ x 32 squares of c, each made of or increased by `steps` products of tiles. It is done a step at a time,
-  // so that the tile unit can be kept busy behind the vector instructions of a softmax.
+  // A row of kBQ x 32 squares of c, each made of or increased by `steps` products of tiles. It is done a step at a
+  // time, so that the tile unit can be kept busy behind the vector instructions of a softmax.
   struct Work {
     const uint16_t *a, *b;
     int64_t a_stride, b_column;  // elements between rows of a, and between tiles of b that lie side by side
@@ -112,8 +113,16 @@ struct AmxProducts {
 
   Work accumulate(const bf16* weights, const uint16_t* values, int rows, int lo, int hi, float* out,
                   int64_t out_stride) const {
-    return {reinterpret_cast<const uint16_t*>(weights) + lo, values + lo / 32 * kTile, 2 * kBK, kBK / 32 * kTile, out,
-            out_stride, (hi - lo) / 32, static_cast<int>(padded(v_head_dim) / 32), rows > 16, true};
+    return {reinterpret_cast<const uint16_t*>(weights) + lo,
+            values + lo / 32 * kTile,
+            2 * kBK,
+            kBK / 32 * kTile,
+            out,
+            out_stride,
+            (hi - lo) / 32,
+            static_cast<int>(padded(v_head_dim) / 32),
+            rows > 16,
+            true};
   }
 
   static void advance(Work& w) {

@@ -120,7 +120,6 @@ template <typename T>
 struct FmaProducts : FmaMatrices {
   using FmaMatrices::head_dim, FmaMatrices::v_head_dim;
 
-
   void pack_query(const T* row, int64_t stride, float* copy, float* to) const {
     const T* q = dense_row(row, stride, head_dim, copy);
     for (int64_t d = 0; d < head_dim; d += kLanes) store_first(to + d, load_first(q + d, head_dim - d), head_dim - d);

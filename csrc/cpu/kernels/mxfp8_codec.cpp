@@ -19,7 +19,7 @@ uint8_t scale_byte(uint32_t amax, ScalingMode mode) {
   if (mode == ScalingMode::rceil) e += mantissa > kMantissaOf448;
   if (mode == ScalingMode::ceil) e += mantissa > 0;
   if (mode == ScalingMode::even) e = static_cast<int>((amax + 0x80000u) >> 23);  // half of e4m3's last mantissa bit
-  constexpr int kEmax = 8;  // of e4m3
+  constexpr int kEmax = 8;                                                       // of e4m3
   return static_cast<uint8_t>(e > kEmax ? e - kEmax : 0);
 }
 
@@ -37,12 +37,6 @@ MTL4_INLINE uint32_t largest_magnitude(const vf (&x)[kBlockVectors]) {
   for (int i = 0; i < kLanes; ++i) r = top[i] > r ? top[i] : r;
   return static_cast<uint32_t>(r);
 #endif
-}
-
-MTL4_INLINE void store_bytes(uint8_t* p, vu codes) {
-  typedef uint8_t bytes __attribute__((vector_size(kLanes)));
-  const bytes b = __builtin_convertvector(codes, bytes);
-  std::memcpy(p, &b, sizeof b);
 }
 
 template <typename T>

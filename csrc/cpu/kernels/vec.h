@@ -1,7 +1,7 @@
 // Vector words of the CPU kernels: one register of floats on whatever instruction set this file is compiled for.
 //
-// Everything here lies in the namespace of the instruction set, so that no inline function compiled for a larger one can
-// be picked by the linker for a smaller one. For the same reason the kernels use no inline functions of libraries.
+// Everything here lies in the namespace of the instruction set, so that no inline function compiled for a larger one
+// can be picked by the linker for a smaller one. For the same reason the kernels use no inline functions of libraries.
 #pragma once
 
 #include <cstdint>
