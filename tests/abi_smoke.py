@@ -25,7 +25,7 @@ def check_codec():
 
 def check_linear():
     weight, scale = torch_mtl4.mxfp8_quantize(torch.randn(33, 96))
-    dense = torch_mtl4.mxfp8_dequantize(weight, scale, dtype=torch.float64)
+    dense = torch_mtl4.mxfp8_dequantize(weight, scale, dtype=torch.float32).double()
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for rows in (1, 3, 40):
             x, bias = torch.randn(rows, 96).to(dtype), torch.randn(33).to(dtype)
