@@ -7,7 +7,7 @@
 `README.md` in this folder says which file does what.
 """
 
-from .buffers import Buffer, Output, Tensor
+from .buffers import Buffer, Output
 from .check import CheckResult, check
 from .compile import compile
 from .errors import CompileError, CompilerNotFoundError, KernelFaultError, MslError
@@ -15,6 +15,8 @@ from .frontend import MslSyntaxError
 from .kernel import DispatchResult, Kernel
 from .library import Library
 from .report import Finding, Location, Report, ThreadPosition
+from .tensors import Tensor
+from .textures import Sampler, Texture
 from .tiers import TIERS
 
 __all__ = [
@@ -33,7 +35,9 @@ __all__ = [
     "MslSyntaxError",
     "Output",
     "Report",
+    "Sampler",
     "Tensor",
+    "Texture",
     "ThreadPosition",
     "check",
     "compile",

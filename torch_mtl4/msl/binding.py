@@ -1,17 +1,21 @@
-"""Binds the buffers of one dispatch: host arrays are copied into guarded memory, and back."""
+"""Binds the buffers and textures of one dispatch: host arrays are copied into guarded memory, and back."""
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import native
-from .buffers import Buffer, Output, Tensor
+from .buffers import Buffer, Output
 from .element_types import element_type, mismatch
 from .frontend import Parameter
 from .host_arrays import ALIGNMENT, HostSpan, host_span
+from .tensors import Tensor
+from .textures import Texture
+
+_ELSEWHERE = -1  # index of memory that is reached through a texture or a tensor, not through a buffer argument
 
 
 @dataclass
@@ -24,6 +28,8 @@ class _Argument:
     tensor: Tensor | None = None
     offset: int = 0
     output: bool = False
+    placed: Callable[[int], None] | None = None
+    tensor_binding: native.TensorBinding | None = None
 
 
 @dataclass
@@ -39,23 +45,28 @@ class _Copy:
 
 
 class BoundBuffers:
-    """The buffers of one dispatch.
+    """The buffers and textures of one dispatch.
 
     Arrays that overlap share one buffer, as views of one allocation do on the device. A None is an index that is
     left unbound on purpose.
     """
 
-    def __init__(self, kernel: str, arguments: dict, parameters: Mapping[int, Parameter], checked: bool):
+    def __init__(
+        self, kernel: str, arguments: dict, parameters: Mapping[int, Parameter], textures: dict, checked: bool
+    ):
         self._native = native.runtime()
         self._checked = checked
         self._copies: list[_Copy] = []
         self._keep: list = []
         self.bindings: list[native.Binding] = []
-        hosted = []
+        self.textures = (ctypes.POINTER(native.TextureBinding) * native.TEXTURES)()
+        hosted = [self._texture(index, value) for index, value in textures.items() if value is not None]
         for index, value in arguments.items():
             if value is None:
                 continue
             argument = _argument(kernel, index, value, parameters.get(index))
+            if argument.tensor is not None and argument.tensor.scales is not None:
+                hosted.append(self._scales(argument))
             if argument.buffer is not None:
                 self._bind(argument, argument.buffer._native, argument.offset)
                 self._keep.append(argument.buffer)
@@ -63,6 +74,26 @@ class BoundBuffers:
                 hosted.append(argument)
         for group in _overlapping(hosted):
             self._bind_group(group)
+
+    def _texture(self, index: int, value) -> _Argument:
+        name = f"texture({index})"
+        argument = _Argument(_ELSEWHERE, name, readonly=False)
+        if isinstance(value, Output):
+            argument.output, value = True, value.array
+        texture = value if isinstance(value, Texture) else Texture(value)
+        argument.span = texture.span(f"textures[{index}]")
+        argument.readonly = not argument.span.writable
+        binding = texture.binding(argument.span)
+        argument.placed = lambda address: setattr(binding, "data", address)
+        self.textures[index] = ctypes.pointer(binding)
+        return argument
+
+    def _scales(self, owner: _Argument) -> _Argument:
+        span = owner.tensor.scales_span(f"the scales of buffers[{owner.index}]")
+        argument = _Argument(_ELSEWHERE, f"{owner.name}.scales", readonly=True, span=span)
+        argument.placed = lambda address: setattr(owner.tensor_binding, "scales", address)
+        owner.tensor_binding = owner.tensor.binding()
+        return argument
 
     def _bind_group(self, group: list[_Argument]) -> None:
         first = min(group, key=lambda a: a.span.low)
@@ -85,11 +116,15 @@ class BoundBuffers:
     def _bind(self, argument: _Argument, buffer: int, offset: int) -> None:
         address = self._native.msl_buffer_address(buffer) + offset
         tensor = None
-        if argument.tensor is not None:
-            tensor = argument.tensor.binding(address)
+        if argument.placed is not None:
+            argument.placed(address)
+        elif argument.tensor is not None:
+            tensor = argument.tensor_binding or argument.tensor.binding()
         elif argument.span is not None and 1 <= len(argument.span.shape) <= 8:
             span = argument.span
-            tensor = Tensor(None, span.shape[::-1], span.strides[::-1]).binding(address)
+            tensor = Tensor(None, span.shape[::-1], span.strides[::-1]).binding()
+        if tensor is not None:
+            tensor.data = address
         self._keep.append(tensor)
         pointer = ctypes.pointer(tensor) if tensor is not None else None
         self.bindings.append(native.Binding(argument.index, buffer, offset, pointer))

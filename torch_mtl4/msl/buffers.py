@@ -1,4 +1,4 @@
-"""What a kernel can be given besides arrays and bytes: persistent buffers, outputs, tensors."""
+"""What a kernel can be given besides arrays and bytes: persistent buffers and outputs."""
 
 import ctypes
 import math
@@ -61,27 +61,3 @@ class Output:
     """
 
     array: object
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A tensor_handle: memory with extents and strides in elements, innermost dimension first as in MSL.
-
-    An array that is bound without this wrapper has its own shape and strides, reversed.
-    """
-
-    value: object
-    extents: tuple[int, ...]
-    strides: tuple[int, ...] | None = None
-    offset: int = 0
-
-    def binding(self, address: int) -> native.TensorBinding:
-        strides = self.strides
-        if strides is None:
-            strides = [math.prod(self.extents[:d]) for d in range(len(self.extents))]
-        if len(strides) != len(self.extents) or not 1 <= len(self.extents) <= 8:
-            raise ValueError(f"Tensor: expected 1 to 8 extents and as many strides, got {self.extents} and {strides}")
-        tensor = native.TensorBinding(data=address, rank=len(self.extents))
-        tensor.extents[: len(strides)] = self.extents
-        tensor.strides[: len(strides)] = strides
-        return tensor

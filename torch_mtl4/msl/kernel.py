@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from . import native
 from .binding import BoundBuffers
 from .errors import KernelFaultError
-from .frontend import BUFFER, THREADGROUP, KernelDeclaration, Parameter
+from .frontend import BUFFER, SAMPLER, TEXTURE, THREADGROUP, KernelDeclaration, Parameter
 from .report import Finding, Report
+from .textures import Sampler
 
 if TYPE_CHECKING:
     from .library import Library
@@ -57,6 +58,8 @@ class Kernel:
         *,
         threads=None,
         threadgroup_memory: Sequence | Mapping = (),
+        textures: Sequence | Mapping = (),
+        samplers: Sequence | Mapping = (),
         layout: str | None = None,
         workers: int = 0,
         shuffle: bool = False,
@@ -75,6 +78,8 @@ class Kernel:
             buffers: the arguments by buffer index: arrays and tensors (written in place), bytes and numpy scalars
                 (constants), `Buffer`, `Output`, `Tensor`, or a pair of one of them and an offset in bytes.
             threadgroup_memory: bytes of `[[threadgroup(i)]]` by index.
+            textures: the textures by index: `Texture`, or an array that needs no options of it; `Output` of either.
+            samplers: the `Sampler` by index, for kernels that take samplers as arguments.
             layout: of cooperative tensors, "m5", "pre_m5" or "scrambled"; default is the library's.
             workers: OS threads; 0 is one a core, and one in a checked library so that runs repeat exactly.
             shuffle: random order of lanes and simdgroups, from `seed`.
@@ -103,6 +108,8 @@ class Kernel:
             raise ValueError(f"{self.name}: expected layout to be one of {', '.join(LAYOUTS)}, got {layout!r}")
         memory = self._threadgroup_memory(threadgroup_memory)
         arguments = self._arguments(buffers)
+        images = self._complete("textures", textures, TEXTURE, native.TEXTURES)
+        sampling = self._samplers(samplers)
 
         checked = self.library.checked
         options = native.Options(
@@ -117,9 +124,9 @@ class Kernel:
             seed=seed,
             threadgroup_limit=THREADGROUP_MEMORY_LIMIT,
         )
-        bound = BoundBuffers(self.name, arguments, self._parameters(BUFFER), checked)
+        bound = BoundBuffers(self.name, arguments, self._parameters(BUFFER), images, checked)
         try:
-            stats, report = self._run(grid, size, exact, threads is not None, bound, memory, options)
+            stats, report = self._run(grid, size, exact, threads is not None, bound, sampling, memory, options)
             if checked and uninitialised and not stats.aborted and 0 not in grid:
                 for message in bound.unwritten():
                     report.findings.append(Finding("unwritten-output", self.name, message, None, None, None, 1))
@@ -140,7 +147,7 @@ class Kernel:
             stats.workers,
         )
 
-    def _run(self, grid, size, exact, is_exact, bound, memory, options) -> tuple[native.Stats, Report]:
+    def _run(self, grid, size, exact, is_exact, bound, sampling, memory, options) -> tuple[native.Stats, Report]:
         stats = native.Stats()
         if 0 in grid:
             return stats, Report()
@@ -155,6 +162,8 @@ class Kernel:
             bindings=len(bound.bindings),
             binding=bindings,
             threadgroup_bytes=memory,
+            textures=bound.textures,
+            samplers=sampling,
         )
         reports = native.runtime().msl_dispatch(ctypes.byref(dispatch), ctypes.byref(options), ctypes.byref(stats))
         return stats, self.library.collect(self.name, reports)
@@ -178,12 +187,25 @@ class Kernel:
             raise ValueError(f"{self.name}: expected buffers up to index {last}, got one more at {max(unknown)}")
         return arguments
 
+    def _complete(self, what: str, values: Sequence | Mapping, kind: int, limit: int) -> dict:
+        """The arguments of a kind by index, none of them missing."""
+        given = self._by_index(what, values, limit)
+        for index, parameter in self._parameters(kind).items():
+            if index not in given and not parameter.condition:
+                raise ValueError(f"{self.name}: expected {what}[{index}] ({parameter.name}), got none")
+        return given
+
+    def _samplers(self, values: Sequence | Mapping):
+        samplers = (ctypes.POINTER(native.Sampler) * native.SAMPLERS)()
+        for index, value in self._complete("samplers", values, SAMPLER, native.SAMPLERS).items():
+            if not isinstance(value, Sampler):
+                raise TypeError(f"{self.name}: expected samplers[{index}] to be a Sampler, got {type(value).__name__}")
+            samplers[index] = ctypes.pointer(value.binding())
+        return samplers
+
     def _threadgroup_memory(self, values: Sequence | Mapping):
         memory = (ctypes.c_uint64 * native.THREADGROUP_BUFFERS)()
-        given = self._by_index("threadgroup_memory", values, len(memory))
-        for index, parameter in self._parameters(THREADGROUP).items():
-            if index not in given and not parameter.condition:
-                raise ValueError(f"{self.name}: expected threadgroup_memory[{index}] ({parameter.name}), got none")
+        given = self._complete("threadgroup_memory", values, THREADGROUP, len(memory))
         for index, nbytes in given.items():
             if not isinstance(nbytes, int) or nbytes < 0 or nbytes % THREADGROUP_MEMORY_GRANULE:
                 raise ValueError(

@@ -5,7 +5,7 @@ import functools
 
 from .toolchain import runtime_library
 
-BUFFERS, THREADGROUP_BUFFERS, MAX_THREADS = 64, 31, 1024
+BUFFERS, THREADGROUP_BUFFERS, TEXTURES, SAMPLERS, MAX_THREADS = 64, 31, 128, 16, 1024
 
 
 class Options(ctypes.Structure):
@@ -33,6 +33,23 @@ class TensorBinding(ctypes.Structure):
         ("rank", ctypes.c_int),
         ("extents", ctypes.c_long * 8),
         ("strides", ctypes.c_long * 8),
+    ]
+
+
+class TextureBinding(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("format", ctypes.c_int),
+        ("channels", ctypes.c_int),
+        *((name, ctypes.c_uint) for name in ("width", "height", "depth")),
+        ("row_bytes", ctypes.c_long),
+        ("slice_bytes", ctypes.c_long),
+    ]
+
+
+class Sampler(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int) for name in ("normalized", "min_linear", "mag_linear", "address_s", "address_t", "border")
     ]
 
 
@@ -75,6 +92,8 @@ class Dispatch(ctypes.Structure):
         ("bindings", ctypes.c_int),
         ("binding", ctypes.POINTER(Binding)),
         ("threadgroup_bytes", ctypes.POINTER(ctypes.c_uint64)),
+        ("textures", ctypes.POINTER(ctypes.POINTER(TextureBinding))),
+        ("samplers", ctypes.POINTER(ctypes.POINTER(Sampler))),
     ]
 
 

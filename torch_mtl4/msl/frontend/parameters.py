@@ -7,6 +7,7 @@ from .stream import TokenStream
 BUFFER, THREADGROUP = 0, 1
 TEXTURE, SAMPLER, ZERO = 40, 41, 42
 
+_WRITTEN = {"buffer": BUFFER, "threadgroup": THREADGROUP, "texture": TEXTURE, "sampler": SAMPLER}
 # The numbers are those of MslArgKind in runtime/abi.h.
 POSITIONS = {
     "thread_position_in_threadgroup": 10,
@@ -60,14 +61,12 @@ class Parameter:
 def kernel_parameters(stream: TokenStream, begin: int, end: int) -> list[Parameter]:
     """Reads the parameter list of a kernel; indices that are not written are given out as Apple's compiler does."""
     declared = []
-    used = {BUFFER: set(), THREADGROUP: set()}
+    used = {kind: set() for kind in _WRITTEN.values()}
     for first, last in stream.parameters(begin, end):
         attributes = stream.attributes(first, last)
         for name, value in attributes:
-            if name == "buffer":
-                used[BUFFER].add(value)
-            elif name == "threadgroup":
-                used[THREADGROUP].add(value)
+            if name in _WRITTEN:
+                used[_WRITTEN[name]].add(value)
         declared.append((first, last, attributes))
 
     free = {kind: iter([str(i) for i in range(64) if str(i) not in taken]) for kind, taken in used.items()}
@@ -85,6 +84,12 @@ def _parameter(stream, first, last, attributes, free) -> Parameter:
         elif indirect or any("tensor" in word for word in words):
             kind = BUFFER
             index = next(free[kind])
+        elif any(word.startswith("texture") for word in words):
+            kind = TEXTURE
+            index = next(free[kind])
+        elif "sampler" in words:
+            kind = SAMPLER
+            index = next(free[kind])
         else:
             kind = ZERO
     name_end = next((i for i in range(first, last) if stream.is_attribute(i)), last)
@@ -101,14 +106,8 @@ def _parameter(stream, first, last, attributes, free) -> Parameter:
 def _written_binding(attributes) -> tuple[int | None, str]:
     kind, index = None, "0"
     for name, value in attributes:
-        if name == "buffer":
-            kind, index = BUFFER, value
-        elif name == "threadgroup":
-            kind, index = THREADGROUP, value
-        elif name == "texture":
-            kind, index = TEXTURE, value
-        elif name == "sampler":
-            kind, index = SAMPLER, value
+        if name in _WRITTEN:
+            kind, index = _WRITTEN[name], value
         elif name in POSITIONS:
             kind = POSITIONS[name]
     return kind, index

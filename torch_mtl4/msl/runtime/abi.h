@@ -37,13 +37,33 @@ struct MslTextureBinding { // a host image: rows of pixels of `channels` compone
   long row_bytes, slice_bytes;
 };
 
-enum { MSL_BUFFERS = 64, MSL_THREADGROUP_BUFFERS = 31, MSL_TEXTURES = 128, MSL_MAX_THREADS = 1024 };
+enum MslPixelFormat { // of each component; mirrored in textures.py
+  MSL_PIXEL_FLOAT32,
+  MSL_PIXEL_FLOAT16,
+  MSL_PIXEL_UNORM8,
+  MSL_PIXEL_SNORM8,
+  MSL_PIXEL_UNORM16,
+  MSL_PIXEL_SNORM16,
+  MSL_PIXEL_UINT8,
+  MSL_PIXEL_SINT8,
+  MSL_PIXEL_UINT16,
+  MSL_PIXEL_SINT16,
+  MSL_PIXEL_UINT32,
+  MSL_PIXEL_SINT32
+};
+
+struct MslSampler { // the enumerations are those of sampler.h; mirrored in textures.py
+  int normalized, min_linear, mag_linear, address_s, address_t, border;
+};
+
+enum { MSL_BUFFERS = 64, MSL_THREADGROUP_BUFFERS = 31, MSL_TEXTURES = 128, MSL_SAMPLERS = 16, MSL_MAX_THREADS = 1024 };
 
 struct MslBindings {
   void *buffer[MSL_BUFFERS];
   void *threadgroup[MSL_THREADGROUP_BUFFERS];
   const MslTensorBinding *tensor[MSL_BUFFERS];
   const MslTextureBinding *texture[MSL_TEXTURES];
+  const MslSampler *sampler[MSL_SAMPLERS];
 };
 
 struct MslArg {
@@ -109,6 +129,7 @@ MSL_CONVERGENT void msl_threadgroup_barrier(unsigned flags);
 MSL_CONVERGENT void msl_simdgroup_barrier(unsigned flags);
 void msl_check(const void *address, msl_size size, int access);
 void msl_report(const char *kind, const char *format, ...);
+[[noreturn]] void msl_fail(const char *kind, const char *format, ...); // and the dispatch ends
 void msl_yield(void);
 void *msl_scratch(msl_size size);
 }

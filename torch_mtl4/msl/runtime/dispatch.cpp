@@ -42,7 +42,7 @@ using namespace msl;
 
 extern "C" {
 struct MslBinding { // mirrored in native.py
-  int index;
+  int index;        // of the buffer argument; -1 is memory that the kernel reaches in another way
   void *buffer;
   uint64_t offset;
   const MslTensorBinding *tensor;
@@ -55,6 +55,8 @@ struct MslDispatch { // mirrored in native.py
   int exact, bindings;
   const MslBinding *binding;
   const uint64_t *threadgroup_bytes;
+  const MslTextureBinding *const *textures;
+  const MslSampler *const *samplers;
 };
 
 // Returns the findings, which the caller reads and frees.
@@ -80,13 +82,17 @@ Reports *msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) 
   for (int i = 0; i < d->bindings; i++) {
     const MslBinding &b = d->binding[i];
     Buffer *buffer = (Buffer *)b.buffer;
-    job.bindings.buffer[b.index] = (char *)buffer->base + b.offset;
-    job.bindings.tensor[b.index] = b.tensor;
+    if (b.index >= 0) {
+      job.bindings.buffer[b.index] = (char *)buffer->base + b.offset;
+      job.bindings.tensor[b.index] = b.tensor;
+    }
     if (contains(job.buffers, buffer)) continue;
     job.buffers.push(buffer);
     prepare_buffer(buffer, options->checked);
   }
   job.buffers.push(zero_buffer());
+  for (int i = 0; i < MSL_TEXTURES; i++) job.bindings.texture[i] = d->textures[i];
+  for (int i = 0; i < MSL_SAMPLERS; i++) job.bindings.sampler[i] = d->samplers[i];
 
   uint64_t workers = options->workers ? options->workers : options->checked ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
   workers = larger<uint64_t>(1, smaller(workers, job.total));

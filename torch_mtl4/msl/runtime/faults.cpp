@@ -5,8 +5,8 @@
 
 namespace msl {
 namespace {
-constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE};
-struct sigaction before[3];
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL}, SIGNAL_COUNT = sizeof SIGNALS / sizeof *SIGNALS;
+struct sigaction before[SIGNAL_COUNT];
 
 bool explain(Worker *w, uintptr_t address, uintptr_t pc) {
   for (Buffer *b : w->job->buffers)
@@ -33,6 +33,8 @@ void on_fault(int number, siginfo_t *info, void *context_) {
   uintptr_t site = context->uc_mcontext.gregs[REG_RIP] + 1; // the other sites are return addresses: one past
   if (!explain(w, (uintptr_t)info->si_addr, site)) {
     if (number == SIGFPE) report("division", site, 0, "integer division by zero, or of the smallest number by -1");
+    else if (number == SIGILL)
+      report("unreachable", site, 0, "undefined behaviour: the compiler took this place for unreachable");
     else report("wild-access", site, 0, "signal %d at address %p, outside every buffer", number, info->si_addr);
   }
   w->aborted = true;
@@ -45,10 +47,10 @@ void catch_faults() {
   struct sigaction action{};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  for (int i = 0; i < 3; i++) sigaction(SIGNALS[i], &action, &before[i]);
+  for (int i = 0; i < SIGNAL_COUNT; i++) sigaction(SIGNALS[i], &action, &before[i]);
 }
 
 void release_faults() {
-  for (int i = 0; i < 3; i++) sigaction(SIGNALS[i], &before[i], nullptr);
+  for (int i = 0; i < SIGNAL_COUNT; i++) sigaction(SIGNALS[i], &before[i], nullptr);
 }
 } // namespace msl

@@ -44,6 +44,16 @@ void msl_report(const char *kind, const char *format, ...) {
   va_end(arguments);
 }
 
+void msl_fail(const char *kind, const char *format, ...) {
+  using namespace msl;
+  va_list arguments;
+  va_start(arguments, format);
+  report_list(kind, worker->unchecked ? worker->operation_site : MSL_CALLER, 0, format, arguments);
+  va_end(arguments);
+  worker->aborted = true;
+  leave_to_main();
+}
+
 struct MslReportView { // mirrored in native.py
   const char *kind, *message;
   uintptr_t pc, other_pc;

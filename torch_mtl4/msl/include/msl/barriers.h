@@ -20,10 +20,15 @@ enum memory_order {
   memory_order_seq_cst = 5
 };
 enum thread_scope { thread_scope_thread, thread_scope_simdgroup, thread_scope_threadgroup, thread_scope_device };
-MSL_INLINE void threadgroup_barrier(mem_flags f) { msl_threadgroup_barrier((unsigned)f); }
-MSL_INLINE void threadgroup_barrier(mem_flags f, thread_scope) { msl_threadgroup_barrier((unsigned)f); }
-MSL_INLINE void simdgroup_barrier(mem_flags f) { msl_simdgroup_barrier((unsigned)f); }
-MSL_INLINE void simdgroup_barrier(mem_flags f, thread_scope) { msl_simdgroup_barrier((unsigned)f); }
+// The runtime orders device and threadgroup memory; textures lie in device memory.
+constexpr unsigned msl_ordered_(mem_flags f) {
+  unsigned flags = (unsigned)f & ((unsigned)mem_flags::mem_device | (unsigned)mem_flags::mem_threadgroup);
+  return (unsigned)(f & mem_flags::mem_texture) ? flags | (unsigned)mem_flags::mem_device : flags;
+}
+MSL_INLINE void threadgroup_barrier(mem_flags f) { msl_threadgroup_barrier(msl_ordered_(f)); }
+MSL_INLINE void threadgroup_barrier(mem_flags f, thread_scope) { msl_threadgroup_barrier(msl_ordered_(f)); }
+MSL_INLINE void simdgroup_barrier(mem_flags f) { msl_simdgroup_barrier(msl_ordered_(f)); }
+MSL_INLINE void simdgroup_barrier(mem_flags f, thread_scope) { msl_simdgroup_barrier(msl_ordered_(f)); }
 MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {
   __atomic_thread_fence(5);
 }

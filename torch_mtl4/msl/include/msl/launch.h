@@ -1,6 +1,7 @@
 // Binds the arguments of a kernel: buffers, threadgroup memory, tensors, positions.
 #pragma once
 #include "tensors.h"
+#include "texture.h"
 namespace msl {
 using namespace metal;
 
@@ -62,6 +63,21 @@ template <class T> struct Fetch<T *> {
 template <class T> struct Fetch<T &> {
   MSL_UNCHECKED static T &get(const MslBindings *b, MslArg arg) { return *(T *)pointer(b, arg); }
 };
+template <class T, access A> struct Fetch<texture2d<T, A>> {
+  MSL_UNCHECKED static texture2d<T, A> get(const MslBindings *b, MslArg arg) { return {{b->texture[arg.index]}}; }
+};
+template <class T, access A> struct Fetch<texture2d_array<T, A>> {
+  MSL_UNCHECKED static texture2d_array<T, A> get(const MslBindings *b, MslArg arg) { return {{b->texture[arg.index]}}; }
+};
+template <> struct Fetch<sampler> {
+  MSL_UNCHECKED static sampler get(const MslBindings *b, MslArg arg) {
+    sampler s;
+    if (b->sampler[arg.index]) s.state_ = *b->sampler[arg.index];
+    else msl_report("binding", "no sampler bound at index %d", arg.index);
+    return s;
+  }
+};
+
 #if MSL_HAS(400, 2600)
 template <class T, class E, class D, class... Tags> struct Fetch<tensor<T, E, D, Tags...>> {
   MSL_UNCHECKED static tensor<T, E, D, Tags...> get(const MslBindings *b, MslArg arg) {

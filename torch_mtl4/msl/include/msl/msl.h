@@ -22,4 +22,5 @@
 #include "simdgroup_reduce.h"
 #include "simdgroup_vote.h"
 #include "tensors.h"
+#include "texture.h"
 #include "vector.h"

@@ -119,8 +119,7 @@ template <class T, class Extents, bool SCALED> struct TensorView {
 
 MSL_UNCHECKED inline const MslTensorBinding &bound(const MslTensorBinding *b) {
   if (!b) {
-    msl_report("binding", "tensor_handle that the host did not bind");
-    __builtin_trap();
+    msl_fail("binding", "tensor_handle that the host did not bind");
   }
   return *b;
 }
@@ -128,8 +127,7 @@ MSL_UNCHECKED inline const MslTensorBinding &bound(const MslTensorBinding *b) {
 template <class View> MSL_UNCHECKED View view_of_binding(const MslTensorBinding *handle) {
   const MslTensorBinding &b = bound(handle);
   if (b.rank != View::rank) {
-    msl_report("binding", "the kernel declares a tensor of rank %d, the host bound one of rank %d", View::rank, b.rank);
-    __builtin_trap();
+    msl_fail("binding", "the kernel declares a tensor of rank %d, the host bound one of rank %d", View::rank, b.rank);
   }
   View v;
   v.data = (typename View::pointer)b.data;
@@ -139,8 +137,7 @@ template <class View> MSL_UNCHECKED View view_of_binding(const MslTensorBinding 
   }
   if constexpr (View::scaled) {
     if (!b.scales) {
-      msl_report("binding", "the kernel declares a tensor with scales, the host bound one without");
-      __builtin_trap();
+      msl_fail("binding", "the kernel declares a tensor with scales, the host bound one without");
     }
     v.set_scales((uchar *)b.scales);
   }
