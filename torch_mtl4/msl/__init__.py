@@ -14,7 +14,7 @@ from .errors import CompileError, CompilerNotFoundError, KernelFaultError, MslEr
 from .frontend import MslSyntaxError
 from .kernel import DispatchResult, Kernel
 from .library import Library
-from .report import Finding, Location, Report, ThreadPosition
+from .report import Finding, Location, LogMessage, Report, ThreadPosition
 from .tensors import Tensor
 from .textures import Sampler, Texture
 from .tiers import TIERS
@@ -31,6 +31,7 @@ __all__ = [
     "KernelFaultError",
     "Library",
     "Location",
+    "LogMessage",
     "MslError",
     "MslSyntaxError",
     "Output",

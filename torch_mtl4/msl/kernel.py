@@ -9,7 +9,7 @@ from . import native
 from .binding import BoundBuffers
 from .errors import KernelFaultError
 from .frontend import BUFFER, SAMPLER, TEXTURE, THREADGROUP, KernelDeclaration, Parameter
-from .report import Finding, Report
+from .report import Finding, LogMessage, Report
 from .textures import Sampler
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class DispatchResult:
     """One dispatch: its findings and its statistics. Times are of this machine's CPU and say nothing of a GPU."""
 
     report: Report
+    log: list[LogMessage]
     seconds: float
     cpu_seconds: float
     switches: int
@@ -126,11 +127,12 @@ class Kernel:
         )
         bound = BoundBuffers(self.name, arguments, self._parameters(BUFFER), images, checked)
         try:
-            stats, report = self._run(grid, size, exact, threads is not None, bound, sampling, memory, options)
+            stats, report, log = self._run(grid, size, exact, threads is not None, bound, sampling, memory, options)
             if checked and uninitialised and not stats.aborted and 0 not in grid:
                 for message in bound.unwritten():
                     report.findings.append(Finding("unwritten-output", self.name, message, None, None, None, 1))
             self.library.report.findings.extend(report)
+            self.library.log.extend(log)
             bound.copy_back()
         finally:
             bound.release()
@@ -138,6 +140,7 @@ class Kernel:
             raise KernelFaultError(self.name, report)
         return DispatchResult(
             report,
+            log,
             stats.seconds,
             stats.cpu_seconds,
             stats.switches,
@@ -147,10 +150,12 @@ class Kernel:
             stats.workers,
         )
 
-    def _run(self, grid, size, exact, is_exact, bound, sampling, memory, options) -> tuple[native.Stats, Report]:
+    def _run(
+        self, grid, size, exact, is_exact, bound, sampling, memory, options
+    ) -> tuple[native.Stats, Report, list[LogMessage]]:
         stats = native.Stats()
         if 0 in grid:
-            return stats, Report()
+            return stats, Report(), []
         bindings = (native.Binding * max(1, len(bound.bindings)))(*bound.bindings)
         dispatch = native.Dispatch(
             entry=self._entry,
@@ -166,7 +171,7 @@ class Kernel:
             samplers=sampling,
         )
         reports = native.runtime().msl_dispatch(ctypes.byref(dispatch), ctypes.byref(options), ctypes.byref(stats))
-        return stats, self.library.collect(self.name, reports)
+        return stats, *self.library.collect(self.name, reports)
 
     def _parameters(self, kind: int) -> dict[int, Parameter]:
         """The parameters of one kind by index, as far as their index is a number."""

@@ -9,7 +9,7 @@ from . import native, toolchain
 from .dwarf import FrameTable
 from .frontend import FunctionConstant, KernelDeclaration
 from .kernel import Kernel
-from .report import Finding, Location, Report, ThreadPosition
+from .report import Finding, Location, LogMessage, Report, ThreadPosition
 
 _NAMES_LISTED = 20
 
@@ -19,6 +19,7 @@ class Library:
 
     Attributes:
         report: the findings of all dispatches so far.
+        log: the messages of os_log of all dispatches so far.
         kernels: name to declaration.
         constants: the function constants of the source, with whether they were given a value.
     """
@@ -37,6 +38,7 @@ class Library:
         self.checked = checked
         self.layout = layout
         self.report = Report()
+        self.log: list[LogMessage] = []
         native.runtime()
         self._library = ctypes.CDLL(str(path))
         self._library.msl_library.restype = native.LibraryInfo
@@ -70,25 +72,24 @@ class Library:
         (path, line), *callers = own or frames
         return Location(path, line, tuple(f"{Path(path).name}:{line}" for path, line in callers))
 
-    def collect(self, kernel: str, reports: int) -> Report:
-        """Takes over the findings of a dispatch from the runtime."""
-        report, view = Report(), native.ReportView()
-        runtime = native.runtime()
+    def collect(self, kernel: str, reports: int) -> tuple[Report, list[LogMessage]]:
+        """Takes over the findings and the log of a dispatch from the runtime."""
+        runtime, view = native.runtime(), native.ReportView()
+        report, log = Report(), []
         for i in range(runtime.msl_report_count(reports)):
             runtime.msl_report_get(reports, i, ctypes.byref(view))
-            thread = None
-            if view.has_thread:
-                thread = ThreadPosition(tuple(view.threadgroup), tuple(view.thread), view.simdgroup, view.lane)
-            report.findings.append(
-                Finding(
-                    view.kind.decode(),
-                    kernel,
-                    view.message.decode(errors="replace"),
-                    self._location(view.pc),
-                    self._location(view.other_pc),
-                    thread,
-                    view.count,
-                )
-            )
+            places = self._location(view.pc), self._location(view.other_pc)
+            message = view.message.decode(errors="replace")
+            report.findings.append(Finding(view.kind.decode(), kernel, message, *places, _thread(view), view.count))
+        for i in range(runtime.msl_log_count(reports)):
+            runtime.msl_log_get(reports, i, ctypes.byref(view))
+            text = view.message.decode(errors="replace")
+            log.append(LogMessage(view.kind.decode(), text, kernel, self._location(view.pc), _thread(view)))
         runtime.msl_reports_free(reports)
-        return report
+        return report, log
+
+
+def _thread(view: native.ReportView) -> ThreadPosition | None:
+    if not view.has_thread:
+        return None
+    return ThreadPosition(tuple(view.threadgroup), tuple(view.thread), view.simdgroup, view.lane)

@@ -128,5 +128,7 @@ def runtime() -> ctypes.CDLL:
     lib.msl_dispatch.restype = ctypes.c_void_p
     lib.msl_report_count.argtypes = [ctypes.c_void_p]
     lib.msl_report_get.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ReportView)]
+    lib.msl_log_count.argtypes = [ctypes.c_void_p]
+    lib.msl_log_get.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ReportView)]
     lib.msl_reports_free.argtypes = [ctypes.c_void_p]
     return lib

@@ -62,6 +62,20 @@ class Finding:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class LogMessage:
+    """What a kernel said by os_log: level "default", "debug", "info", "error" or "fault"."""
+
+    level: str
+    text: str
+    kernel: str
+    location: Location | None
+    thread: ThreadPosition | None
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.text} ({self.location}, {self.thread})"
+
+
 @dataclass
 class Report:
     """The findings of one or several dispatches; true if there are any."""

@@ -4,7 +4,8 @@ typedef __SIZE_TYPE__ msl_size;
 typedef __UINTPTR_TYPE__ msl_uptr;
 
 // A call that all lanes must meet at one place: clang may not duplicate it into divergent branches.
-#define MSL_CONVERGENT __attribute__((convergent, noinline))
+#define MSL_CONVERGENT __attribute__((convergent, noinline, not_tail_called))
+#define MSL_FROM_HERE __attribute__((not_tail_called)) // its return address tells the line of the kernel
 #define MSL_UNCHECKED __attribute__((disable_sanitizer_instrumentation))
 
 struct MslThreadgroup { // what all threads of a threadgroup share
@@ -54,6 +55,13 @@ enum MslPixelFormat { // of each component; mirrored in textures.py
 
 struct MslSampler { // the enumerations are those of sampler.h; mirrored in textures.py
   int normalized, min_linear, mag_linear, address_s, address_t, border;
+};
+
+struct MslLogValue { // an argument of os_log: a scalar or a vector
+  int is_real, bytes, lanes;
+  double real[16];
+  long whole[16];
+  const char *text;
 };
 
 enum { MSL_BUFFERS = 64, MSL_THREADGROUP_BUFFERS = 31, MSL_TEXTURES = 128, MSL_SAMPLERS = 16, MSL_MAX_THREADS = 1024 };
@@ -124,12 +132,16 @@ int msl_zero_cooperative(void) __attribute__((const));
 void *msl_threadgroup_variable(const void *key, msl_size size, msl_size align, const char *name);
 MSL_CONVERGENT void msl_simd_op(int operation, void *payload, MslLanesFn combine);
 MSL_CONVERGENT void msl_group_op(void *payload, MslThreadsFn combine);
-void msl_thread_op(void *payload, MslThreadsFn combine);
+MSL_FROM_HERE void msl_thread_op(void *payload, MslThreadsFn combine);
 MSL_CONVERGENT void msl_threadgroup_barrier(unsigned flags);
 MSL_CONVERGENT void msl_simdgroup_barrier(unsigned flags);
-void msl_check(const void *address, msl_size size, int access);
-void msl_report(const char *kind, const char *format, ...);
+MSL_FROM_HERE void msl_check(const void *address, msl_size size, int access);
+MSL_FROM_HERE void msl_report(const char *kind, const char *format, ...);
 [[noreturn]] void msl_fail(const char *kind, const char *format, ...); // and the dispatch ends
+MSL_FROM_HERE void msl_log(int level, const char *subsystem, const char *category, const char *format, const MslLogValue *values,
+             int n);
 void msl_yield(void);
 void *msl_scratch(msl_size size);
+void msl_multiply_float(const float *a, const float *b, float *c, int m, int n, int k);
+void msl_multiply_int(const int *a, const int *b, int *c, int m, int n, int k);
 }

@@ -63,16 +63,20 @@ struct MslReportView { // mirrored in native.py
 };
 
 int msl_report_count(const msl::Reports *reports) { return (int)reports->list.count; }
+int msl_log_count(const msl::Reports *reports) { return (int)reports->log.count; }
 
-void msl_report_get(const msl::Reports *reports, int i, MslReportView *out) {
-  const msl::Report &r = reports->list[i];
+static void view(const msl::Report &r, MslReportView *out) {
   *out = {r.kind, r.message, r.pc, r.other_pc, r.count, r.has_thread, {}, {}, r.thread.simdgroup, r.thread.lane};
   memcpy(out->threadgroup, r.threadgroup, sizeof out->threadgroup);
   memcpy(out->thread, r.thread.tid, sizeof out->thread);
 }
 
+void msl_report_get(const msl::Reports *reports, int i, MslReportView *out) { view(reports->list[i], out); }
+void msl_log_get(const msl::Reports *reports, int i, MslReportView *out) { view(reports->log[i], out); }
+
 void msl_reports_free(msl::Reports *reports) {
   reports->list.release();
+  reports->log.release();
   free(reports);
 }
 }

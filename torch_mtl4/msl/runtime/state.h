@@ -73,6 +73,7 @@ struct Report { // one finding; equal ones (same kind, same places) are counted
 struct Reports { // of one dispatch; outlives it until the host has read them
   pthread_mutex_t mutex;
   List<Report> list;
+  List<Report> log; // messages of os_log: `kind` is the level
 };
 
 enum class FiberState { Running, SimdOperation, Barrier, GroupOperation, Done };

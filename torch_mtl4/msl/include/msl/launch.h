@@ -6,6 +6,7 @@ namespace msl {
 using namespace metal;
 
 template <class T> MSL_INLINE T &threadgroup_variable(const void *key, const char *name) {
+  static_assert(sizeof(T) <= 32768, "threadgroup memory is limited to 32768 bytes");
   return *(T *)msl_threadgroup_variable(key, sizeof(T), alignof(T), name);
 }
 

@@ -95,16 +95,15 @@ public:
     using Right = remove_cvref_t<R>;
     using Destination = remove_cvref_t<C>;
     msl::assert_run<D, Scope, Left, Right, Destination>();
-    using Compute = msl::MatmulCompute<matmul2d>;
+    using Compute = msl::MatmulCompute<matmul2d, Left, Right, Destination>;
     msl::MatmulOperands<Left, Right, Destination> operands{&left, &right, &destination};
-    if constexpr (THREADS == 1) msl_thread_op(&operands, Compute::template run<Left, Right, Destination>);
-    else if constexpr (THREADS == 32)
-      msl_simd_op(MSL_OP_UNIFORM, &operands, Compute::template run_simdgroup<Left, Right, Destination>);
+    if constexpr (THREADS == 1) msl_thread_op(&operands, Compute::run);
+    else if constexpr (THREADS == 32) msl_simd_op(MSL_OP_UNIFORM, &operands, Compute::run_simdgroup);
     else {
       if ((int)msl_threads() != THREADS)
         msl_report("execution-scope", "execution_simdgroups<%d> used in a threadgroup of %u threads", THREADS / 32,
                    msl_threads());
-      msl_group_op(&operands, Compute::template run<Left, Right, Destination>);
+      msl_group_op(&operands, Compute::run);
     }
   }
 

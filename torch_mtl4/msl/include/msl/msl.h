@@ -23,4 +23,5 @@
 #include "simdgroup_vote.h"
 #include "tensors.h"
 #include "texture.h"
+#include "uniform.h"
 #include "vector.h"

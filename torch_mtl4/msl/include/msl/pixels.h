@@ -42,7 +42,7 @@ MSL_INLINE float normalized_code(float x, float low, float scale) {
 }
 template <class Stored, class T> constexpr Stored clamp_to(T x) {
   constexpr Stored low = metal::numeric_limits<Stored>::min(), high = metal::numeric_limits<Stored>::max();
-  return (long)x < (long)low ? low : (long)x > (long)high ? high : (Stored)x;
+  return (long)x<(long)low ? low : (long)x>(long) high ? high : (Stored)x;
 }
 template <class T> MSL_INLINE void store_component(void *p, int format, int i, T x) {
   if constexpr (metal::is_floating_point_v<T>) {

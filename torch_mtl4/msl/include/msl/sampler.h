@@ -23,8 +23,8 @@ struct lod_clamp {
 struct sampler {
   MslSampler state_{1, 0, 0, 0, 0, 0};
   sampler() = default;
-  template <class... Options> requires(sizeof...(Options) > 0) constexpr explicit(sizeof...(Options) == 1)
-      sampler(Options... options) {
+  template <class... Options> requires(sizeof...(Options) > 0)
+  constexpr explicit(sizeof...(Options) == 1) sampler(Options... options) {
     (set(options), ...);
   }
 

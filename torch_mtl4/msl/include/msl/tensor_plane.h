@@ -7,17 +7,16 @@ struct tensor_plane_scales {};
 } // namespace metal
 
 namespace msl {
+template <int...> inline constexpr bool is_scale_block = false;
+template <int FIRST, int... REST> inline constexpr bool is_scale_block<FIRST, REST...> =
+    FIRST == 32 && ((REST == 1) && ...);
+
 template <class Plane, class F, int... BLOCK> struct Blockwise {
   static_assert(__is_same(Plane, metal::tensor_plane_scales),
                 "tensor_blockwise: the only auxiliary plane is the scales");
   static_assert(__is_same(F, fp8_ue8m0), "tensor_blockwise: scales are metal_fp8_ue8m0_format");
-  static constexpr int block[] = {BLOCK...};
-  static constexpr bool along_first() {
-    for (unsigned i = 1; i < sizeof...(BLOCK); i++)
-      if (block[i] != 1) return false;
-    return block[0] == 32;
-  }
-  static_assert(along_first(), "tensor_blockwise: the block is 32 along the first dimension and 1 along the others");
+  static_assert(is_scale_block<BLOCK...>,
+                "tensor_blockwise: the block is 32 along the first dimension and 1 along the others");
 
   using data_handle_type = uchar *;
   data_handle_type data = nullptr;

@@ -1,5 +1,5 @@
-// metal_texture: texture2d and texture2d_array with one level of detail. Linear weights are exact floats; the hardware's
-// have fewer bits. Reads outside give zeros and writes outside do nothing, and both are reported.
+// metal_texture: texture2d and texture2d_array with one level of detail. Linear weights are exact floats; the
+// hardware's have fewer bits. Reads outside give zeros and writes outside do nothing, and both are reported.
 #pragma once
 #include "math.h"
 #include "pixels.h"
@@ -57,9 +57,7 @@ template <class T> struct Image { // one layer of a bound texture
                ? 1
                : 2;
   }
-  MSL_INLINE void *at(long x, long y) const {
-    return data + y * row_bytes + x * channels * component_size(format);
-  }
+  MSL_INLINE void *at(long x, long y) const { return data + y * row_bytes + x * channels * component_size(format); }
   MSL_INLINE bool inside(long x, long y, const char *verb) const {
     if (x >= 0 && x < width && y >= 0 && y < height) return true;
     msl_report("texture-bounds", "%s pixel (%ld, %ld) of a texture of %ld x %ld", verb, x, y, width, height);
@@ -80,7 +78,8 @@ template <class T> struct Image { // one layer of a bound texture
     x = wrap(s.address_s, x, width);
     y = wrap(s.address_t, y, height);
     if (x >= 0 && y >= 0) return load(x, y);
-    bool coloured = s.address_s == (int)metal::address::clamp_to_border || s.address_t == (int)metal::address::clamp_to_border;
+    bool coloured =
+        s.address_s == (int)metal::address::clamp_to_border || s.address_t == (int)metal::address::clamp_to_border;
     int border = coloured ? s.border : 0;
     T colour = T(border == 2), alpha = T(border != 0);
     return {colour, colour, colour, alpha};
@@ -131,7 +130,8 @@ template <class T, metal::access ACCESS> struct TextureBase {
   MSL_UNCHECKED Image<T> image(unsigned layer = 0) const {
     const MslTextureBinding &t = bound_texture(texture);
     if (!format_matches<T>(t.format)) {
-      msl_fail("texture-format", "the component type of the kernel's texture does not fit the pixel format that is bound");
+      msl_fail("texture-format",
+               "the component type of the kernel's texture does not fit the pixel format that is bound");
     }
     if (layer >= t.depth) {
       msl_report("texture-bounds", "layer %u of a texture with %u", layer, t.depth);
@@ -154,9 +154,11 @@ protected:
   }
   template <class... O> static constexpr int component_of(O... options) {
     int i = 0;
-    ([&](auto option) {
-      if constexpr (__is_same(decltype(option), metal::component)) i = (int)option;
-    }(options), ...);
+    (
+        [&](auto option) {
+          if constexpr (__is_same(decltype(option), metal::component)) i = (int)option;
+        }(options),
+        ...);
     return i;
   }
   template <class C> static MSL_INLINE Pixel read_at(const Image<T> &image, C c, unsigned lod) {
@@ -202,7 +204,9 @@ template <class T, access ACCESS = access::sample> struct texture2d : msl::Textu
 
 template <class T, access ACCESS = access::sample> struct texture2d_array : msl::TextureBase<T, ACCESS> {
   using Base = msl::TextureBase<T, ACCESS>;
-  MSL_INLINE vec<T, 4> read(uint2 c, uint layer, uint lod = 0) const { return Base::read_at(this->image(layer), c, lod); }
+  MSL_INLINE vec<T, 4> read(uint2 c, uint layer, uint lod = 0) const {
+    return Base::read_at(this->image(layer), c, lod);
+  }
   MSL_INLINE vec<T, 4> read(ushort2 c, ushort layer, ushort lod = 0) const {
     return Base::read_at(this->image(layer), c, lod);
   }
@@ -225,8 +229,8 @@ template <class T, access A> MSL_UNCHECKED bool is_null_texture(texture2d<T, A> 
 template <class T, access A> MSL_UNCHECKED bool is_null_texture(texture2d_array<T, A> t) { return !t.texture; }
 
 #define MSL_NOT_HERE(name) \
-  template <class T, access ACCESS = access::sample> \
-  struct __attribute__((unavailable("textures other than texture2d and texture2d_array are not part of this runner"))) name;
+  template <class T, access ACCESS = access::sample> struct __attribute__(( \
+      unavailable("textures other than texture2d and texture2d_array are not part of this runner"))) name;
 MSL_NOT_HERE(texture1d)
 MSL_NOT_HERE(texture3d)
 MSL_NOT_HERE(texturecube)
