@@ -3,6 +3,7 @@
 import itertools
 import re
 
+from .casts import rewrite_casts
 from .lexer import lex
 from .parameters import BUFFER, SAMPLER, TEXTURE, THREADGROUP, Parameter
 from .rewriter import FunctionConstant, KernelDeclaration, Rewriter
@@ -48,10 +49,9 @@ def translate(
     tokens = lex(preprocessed)
     if without_barrier is not None:
         _remove_barrier(tokens, without_barrier)
-    for token in tokens:
-        if token.text == "static_cast":  # clang refuses half <-> bfloat, MSL allows it
-            token.text = "msl_cast"
-    rewriter = Rewriter(TokenStream(tokens), constants, re.compile(only) if only else None)
+    stream = TokenStream(tokens)
+    rewrite_casts(stream)
+    rewriter = Rewriter(stream, constants, re.compile(only) if only else None)
     body = rewriter.run()
     return f"{_PROLOGUE}{body}\n", rewriter
 

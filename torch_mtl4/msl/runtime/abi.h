@@ -4,8 +4,8 @@ typedef __SIZE_TYPE__ msl_size;
 typedef __UINTPTR_TYPE__ msl_uptr;
 
 // A call that all lanes must meet at one place: clang may not duplicate it into divergent branches.
-#define MSL_CONVERGENT __attribute__((convergent, noinline, not_tail_called))
-#define MSL_FROM_HERE __attribute__((not_tail_called)) // its return address tells the line of the kernel
+#define MSL_CONVERGENT __attribute__((convergent, noinline, nomerge, not_tail_called))
+#define MSL_FROM_HERE __attribute__((nomerge, not_tail_called)) // its return address tells the line of the kernel
 #define MSL_UNCHECKED __attribute__((disable_sanitizer_instrumentation))
 
 struct MslThreadgroup { // what all threads of a threadgroup share

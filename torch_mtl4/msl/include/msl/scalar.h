@@ -18,13 +18,16 @@ typedef unsigned int uint;
 typedef unsigned long ulong;
 typedef _Float16 half;
 typedef __bf16 bfloat;
-// MSL allows explicit half <-> bfloat conversions, clang does not: the rewriter turns static_cast into msl_cast
+// MSL allows explicit half <-> bfloat conversions, clang does not: frontend/casts.py turns casts into msl_cast.
 template <class D, class S> constexpr D msl_cast(S &&s) {
   using U = __remove_cvref(S);
   if constexpr ((__is_same(__remove_cv(D), bfloat) && __is_same(U, half)) ||
                 (__is_same(__remove_cv(D), half) && __is_same(U, bfloat)))
     return static_cast<D>(static_cast<float>(s));
-  else return static_cast<D>(static_cast<S &&>(s));
+  else return (D)(static_cast<S &&>(s));
+}
+template <class D, class... S> requires(sizeof...(S) > 1) constexpr D msl_cast(S &&...s) { // a constructor's arguments
+  return D(static_cast<S &&>(s)...);
 }
 constexpr half operator""h(long double v) { return (half)v; }
 constexpr half operator""h(unsigned long long v) { return (half)v; }

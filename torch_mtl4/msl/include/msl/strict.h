@@ -107,6 +107,7 @@ template <class T> using type_identity_t = typename type_identity<T>::type;
 #include "strict_functions.h"
 #include "strict_memory.h"
 #include "strict_tensor.h"
+#include "strict_texture.h"
 #define MSL_GLOBAL(t) \
   using metal::t##2; \
   using metal::t##3; \
