@@ -40,7 +40,7 @@ def test_reduction_across_simdgroups(library):
 def test_vectors_swizzles_and_function_constants(library):
     h = normal(128, 4)
     out = np.full((128, 4), np.nan, np.float32)
-    lib = library("a_basic.metal", use_half=1, bias=0.25)
+    lib = library("a_basic.metal", use_half=1, shift=0.25)
     dispatch(lib, "vec_ops_half", 1, 128, [h, msl.Output(out)])
     v = h.astype(np.float32)
     v[:, [0, 1]] = v[:, [1, 0]] * 2
@@ -48,7 +48,7 @@ def test_vectors_swizzles_and_function_constants(library):
     v[:, 3] = (v[:, 3].astype(np.float16) * np.float16(0.5)).astype(np.float32) + 0.5
     v[:, 0] = -v[:, 0]
     assert np.array_equal(out, np.abs(v))
-    assert {c.name: c.defined for c in lib.constants} == {"use_half": True, "bias": True}
+    assert {c.name: c.defined for c in lib.constants} == {"use_half": True, "shift": True}
 
 
 def test_atomics(library):

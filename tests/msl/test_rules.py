@@ -61,7 +61,7 @@ def check(source, tier="macos27"):
     text, _ = preprocessed(source, "kernel.metal", (), None, tier)
     cpp, _ = translate(text, {})
     flags = [*toolchain.kernel_flags(False), *find_tier(tier).header_flags()]
-    return toolchain.check_syntax(cpp, [*flags, "-include-pch", str(toolchain.precompiled_header(flags))])
+    return toolchain.check_syntax(cpp, "msl.h", flags)
 
 
 @functools.cache

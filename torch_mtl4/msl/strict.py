@@ -4,6 +4,7 @@ import re
 
 from . import toolchain
 from .frontend import Rewriter, TokenStream, lex
+from .frontend.casts import rewrite_casts
 from .tiers import find_tier
 
 _PROLOGUE = """#include "msl/strict.h"
@@ -20,11 +21,20 @@ _FLAGS = ["-std=c++2c", "-nostdinc", "-Wno-everything", f"-I{toolchain.INCLUDE}"
 def check_address_spaces(text: str, tier: str) -> tuple[bool, str]:
     """Type-checks a preprocessed source with address spaces: (accepted, diagnostics)."""
     stream = TokenStream(lex(text))
+    rewrite_casts(stream, every_static_cast=False)
     _rewrite_vector_constructors(stream)
+    _drop_space_of_objects(stream)
     _mark_thread_tensors(stream)
     body = Rewriter(stream, {}, strict=True).run()
     flags = [*_FLAGS, *find_tier(tier).header_flags()]
     return toolchain.check_syntax(_PROLOGUE + body, "strict.h", flags)
+
+
+def _drop_space_of_objects(stream: TokenStream) -> None:
+    """Objects with methods cannot lie in an address space here: `constant os_log log(...)` becomes const."""
+    for i, token in enumerate(stream.tokens):
+        if token.text == "constant" and stream.at(stream.next(i)) in ("os_log", "sampler"):
+            token.text = "const"
 
 
 def _mark_thread_tensors(stream: TokenStream) -> None:

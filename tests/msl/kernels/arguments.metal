@@ -37,8 +37,10 @@ kernel void reversed(device const float* x [[buffer(0)]], device float* y [[buff
 }
 
 kernel void big(device float* y [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) {
-    threadgroup float a[8192 + 16];
+    threadgroup float a[8192];
+    threadgroup float b[16];
     a[i] = i + width;
+    if (i < 16) b[i] = 0;
     y[i] = a[i];
 }
 

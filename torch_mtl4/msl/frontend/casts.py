@@ -7,41 +7,63 @@ which may stand for one of them.
 from .stream import MslSyntaxError, TokenStream
 
 _HALVES = ("half", "bfloat")
-_NOT_BEFORE_A_CAST = ("operator", "sizeof", "alignof", "decltype", "alignas", "noexcept", "typename", "class")
 _BEFORE_AN_OPERAND = ("return", "case", "else", "do")
 _PREFIXES = ("+", "-", "!", "~", "*", "&", "++", "--")
 
 
-def rewrite_casts(stream: TokenStream) -> None:
-    """Rewrites the casts of a translation unit whose types may be half or bfloat."""
-    types = {*_HALVES, *_type_parameters(stream)}
+def rewrite_casts(stream: TokenStream, every_static_cast: bool = True) -> None:
+    """Rewrites the casts of a translation unit whose types may be half or bfloat.
+
+    A static_cast to a type of several words may still be one of them; only the address-space pass leaves it alone.
+    """
+    parameters = _type_parameters(stream)
     ends: dict[int, int] = {}  # of the operand of a C-style cast, by the position of its parenthesis
+
+    def is_type(i: int) -> bool:
+        name = stream.at(i)
+        return name in _HALVES or any(begin < i <= end for begin, end in parameters.get(name, ()))
+
     for i in range(len(stream) - 1, -1, -1):  # backwards, so that inner casts are done before outer ones
         token = stream.tokens[i]
         if token.text == "static_cast":
-            token.text = "msl_cast"
-        elif token.kind == "word" and token.text in types:
+            if every_static_cast or is_type(stream.next(stream.next(i))):
+                token.text = "msl_cast"
+        elif token.kind == "word" and is_type(i):
             _functional(stream, i)
-        elif token.text == "(" and token.kind == "punct":
-            _c_style(stream, i, types, ends)
+        elif token.text == "(" and token.kind == "punct" and is_type(stream.next(i)):
+            _c_style(stream, i, ends)
 
 
-def _type_parameters(stream: TokenStream) -> set[str]:
-    """Names declared as `typename T` or `class T`: in templates, and harmlessly those of classes."""
-    names = set()
+def _type_parameters(stream: TokenStream) -> dict[str, list[tuple[int, int]]]:
+    """Where each name declared as `typename T` or `class T` of a template is known: (first, last) positions."""
+    found: dict[str, list[tuple[int, int]]] = {}
     for i, token in enumerate(stream.tokens):
-        if token.text in ("typename", "class") and token.kind == "word":
-            before, name = stream.prev(i), stream.next(i)
-            declared = stream.kind(name) == "word" and stream.at(stream.next(name)) in (",", ">", "=")
-            if declared and stream.at(before) in ("<", ","):
-                names.add(stream.at(name))
-    return names
+        head = stream.next(i)
+        if token.text != "template" or token.kind != "word" or stream.at(head) != "<":
+            continue
+        close = stream.close_angle(head)
+        for k in range(head, close):
+            name = stream.next(k)
+            if stream.at(k) in ("typename", "class") and stream.at(stream.next(name)) in (",", ">", "="):
+                found.setdefault(stream.at(name), []).append((i, _end_of_declaration(stream, close)))
+    return found
+
+
+def _end_of_declaration(stream: TokenStream, i: int) -> int:
+    while i < len(stream) and stream.at(i) != ";":
+        if stream.kind(i) == "punct" and stream.at(i) in ("(", "["):
+            i = stream.close(i)
+        elif stream.at(i) == "{":
+            return stream.close(i)
+        i += 1
+    return i
 
 
 def _functional(stream: TokenStream, i: int) -> None:
     """T(x), unless it is T(), a declarator such as T(&name)[4], or part of another name."""
-    parenthesis, before = stream.next(i), stream.at(stream.prev(i))
-    if stream.at(parenthesis) != "(" or before in (*_NOT_BEFORE_A_CAST, ".", "->", "::"):
+    parenthesis, before = stream.next(i), stream.prev(i)
+    declares = stream.kind(before) == "word" and stream.at(before) not in _BEFORE_AN_OPERAND
+    if stream.at(parenthesis) != "(" or declares or stream.at(before) in (".", "->", "::"):
         return
     first = stream.next(parenthesis)
     last = stream.close(parenthesis)
@@ -50,15 +72,15 @@ def _functional(stream: TokenStream, i: int) -> None:
     stream.tokens[i].text = f"msl_cast<{stream.at(i)}>"
 
 
-def _c_style(stream: TokenStream, i: int, types: set[str], ends: dict[int, int]) -> None:
+def _c_style(stream: TokenStream, i: int, ends: dict[int, int]) -> None:
     """(T)x: the operand is put into parentheses."""
     name = stream.next(i)
     close = stream.next(name)
-    if stream.at(name) not in types or stream.at(close) != ")":
+    if stream.at(close) != ")":
         return
     before = stream.prev(i)
     called = stream.kind(before) == "word" and stream.at(before) not in _BEFORE_AN_OPERAND
-    if called or stream.at(before) in (")", "]", ">"):
+    if called or stream.at(before) in ("]", ">") or (stream.at(before) == ")" and not _closes_a_type(stream, before)):
         return
     end = _end_of_operand(stream, stream.next(close), ends)
     if end is None:
@@ -67,6 +89,15 @@ def _c_style(stream: TokenStream, i: int, types: set[str], ends: dict[int, int])
     stream.tokens[i].text = "msl_cast<"
     stream.tokens[close].text = ">("
     stream.tokens[end].text += ")"
+
+
+def _closes_a_type(stream: TokenStream, close: int) -> bool:
+    """Is this the end of another cast, (float)? A call f(x) is none."""
+    name = stream.prev(close)
+    opening = stream.prev(name)
+    caller = stream.prev(opening)
+    called = stream.kind(caller) == "word" and stream.at(caller) not in _BEFORE_AN_OPERAND
+    return stream.kind(name) == "word" and stream.at(opening) == "(" and not called
 
 
 def _end_of_operand(stream: TokenStream, i: int, ends: dict[int, int]) -> int | None:

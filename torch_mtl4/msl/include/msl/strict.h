@@ -25,6 +25,12 @@ typedef unsigned long ulong;
 typedef _Float16 half;
 typedef __bf16 bfloat;
 constexpr half operator""h(long double v) { return (half)v; }
+template <class D, class S> constexpr D msl_cast(S s) { // by value: it may come from any address space
+  if constexpr ((__is_same(D, bfloat) && __is_same(S, half)) || (__is_same(D, half) && __is_same(S, bfloat)))
+    return static_cast<D>(static_cast<float>(s));
+  else return static_cast<D>(s);
+}
+template <class D, class... S> requires(sizeof...(S) > 1) constexpr D msl_cast(S... s) { return D(s...); }
 namespace metal {
 template <class T, int N> using vec = T __attribute__((ext_vector_type(N)));
 template <class T, T V> struct integral_constant {

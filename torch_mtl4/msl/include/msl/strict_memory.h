@@ -12,8 +12,8 @@ using atomic_ulong = _atomic<ulong>;
 using atomic_bool = _atomic<bool>;
 using atomic_float = _atomic<float>;
 #define MSL_ATOMIC(result, n, ...) \
-  template <class T> result n(volatile MSL_DEVICE _atomic<T> * __VA_ARGS__); \
-  template <class T> result n(volatile MSL_THREADGROUP _atomic<T> * __VA_ARGS__);
+  template <class T> result n(volatile MSL_DEVICE _atomic<T> *__VA_ARGS__); \
+  template <class T> result n(volatile MSL_THREADGROUP _atomic<T> *__VA_ARGS__);
 #define MSL_FETCH(n) MSL_ATOMIC(T, n, , type_identity_t<T>, memory_order)
 MSL_ATOMIC(T, atomic_load_explicit, , memory_order)
 MSL_ATOMIC(void, atomic_store_explicit, , type_identity_t<T>, memory_order)

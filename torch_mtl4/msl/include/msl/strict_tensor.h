@@ -2,7 +2,7 @@
 // decides who may use it. What does not depend on address spaces is asserted by matmul2d_rules.h in the run build.
 #pragma once
 namespace metal {
-#define MSL_FORMAT(since, n) struct since n {};
+#define MSL_FORMAT(since, n) struct since n{};
 MSL_FORMAT(MSL_SINCE_26_4, int4b_format)
 MSL_FORMAT(MSL_SINCE_26_4, uint4b_format)
 MSL_FORMAT(MSL_SINCE_27, int2b_format)
@@ -94,22 +94,43 @@ template <class T, class Ext, class D = tensor_handle, class... Tags> struct MSL
   using pointee = conditional_t<is_scalar_<value_type>, plain, uchar>;
   using data_handle_type = typename space_<T>::template same<pointee> *;
   using reference = typename space_<T>::template same<plain> &;
+  const void *handle_;
   tensor();
+  tensor(const tensor &) = default;
+  tensor(const MSL_CONSTANT tensor &); // out of a struct that the host filled
+  tensor(const MSL_DEVICE tensor &);
   tensor(data_handle_type, const Ext &);
   template <class U, size_t N> tensor(data_handle_type, const Ext &, const array<U, N> &);
   template <class U, size_t N, class P> tensor(data_handle_type, const Ext &, const array<U, N> &, const P &);
   Ext extents() const;
   int get_extent(size_t) const;
   int get_stride(size_t) const;
+  MSL_SINCE_27 size_t get_stride_bytes(size_t) const;
+  data_handle_type get_data_handle() const;
   static constexpr size_t get_rank() { return Ext::rank(); }
-  template <class... I> tensor<T, dextents<int, sizeof...(I)>, D, Tags...> slice(I...) const;
+  template <class E> static constexpr auto sliced_() {
+    if constexpr (is_same_v<D, tensor_handle> && !(is_same_v<Tags, tensor_offset> || ...))
+      return type_identity<tensor<T, E, D, tensor_offset, Tags...>>{};
+    else return type_identity<tensor<T, E, D, Tags...>>{};
+  }
+  template <class... I> typename decltype(sliced_<dextents<int, sizeof...(I)>>())::type slice(I...) const;
   template <size_t... S, class... I> requires(sizeof...(S) == sizeof...(I) && sizeof...(S) > 0)
-  tensor<T, metal::extents<int, S...>, D, Tags...> slice(I...) const;
+  typename decltype(sliced_<metal::extents<int, S...>>())::type slice(I...) const;
   template <class... I> reference operator[](I...) const;
 };
 template <class T, class E> tensor(T *, const E &) -> tensor<T, E, tensor_inline>;
 template <class T, class E, class U, size_t N> tensor(T *, const E &, const array<U, N> &)
     -> tensor<T, E, tensor_inline>;
+
+template <class T> constexpr bool is_tensor_handle_v = false;
+template <class T, class E, class... Tags> constexpr bool is_tensor_handle_v<tensor<T, E, tensor_handle, Tags...>> =
+    true;
+template <class T> constexpr bool is_tensor_inline_v = false;
+template <class T, class E, class... Tags> constexpr bool is_tensor_inline_v<tensor<T, E, tensor_inline, Tags...>> =
+    true;
+template <class T> constexpr bool has_tensor_offset_v = false;
+template <class T, class E, class D, class... Tags> constexpr bool has_tensor_offset_v<tensor<T, E, D, Tags...>> =
+    (is_same_v<Tags, tensor_offset> || ...);
 
 template <int N> struct execution_threads {
   static constexpr int simdgroups = 0;
@@ -212,9 +233,9 @@ template <matmul2d_descriptor D, class S> struct MSL_SINCE_26 matmul2d {
   }
 };
 template <class A, class B> bool is_iterator_compatible(const A &, const B &);
-template <class T, class E, int A, int B>
-void reduce_rows(cooperative_tensor<T, E, A> &, cooperative_tensor<T, E, B> &,
-                 reduction_operation = reduction_operation::sum, type_identity_t<T> = T(0));
+template <class T, class E, int A, int B> void reduce_rows(cooperative_tensor<T, E, A> &, cooperative_tensor<T, E, B> &,
+                                                           reduction_operation = reduction_operation::sum,
+                                                           type_identity_t<T> = T(0));
 template <class T, class E, int A, int B>
 void reduce_columns(cooperative_tensor<T, E, A> &, cooperative_tensor<T, E, B> &,
                     reduction_operation = reduction_operation::sum, type_identity_t<T> = T(0));

@@ -37,10 +37,10 @@ MSL_OPTION(lod_clamp)
         requires(ACCESS == access::write || ACCESS == access::read_write); \
     void write(vec<T, 4>, ushort2 __VA_ARGS__, ushort = 0) const \
         requires(ACCESS == access::write || ACCESS == access::read_write); \
-    template <class... O> vec<T, 4> sample(sampler, float2 __VA_ARGS__, O...) const \
-        requires(ACCESS == access::sample); \
-    template <class... O> vec<T, 4> gather(sampler, float2 __VA_ARGS__, O...) const \
-        requires(ACCESS == access::sample); \
+    template <class... O> vec<T, 4> sample(sampler, float2 __VA_ARGS__, O...) const requires(ACCESS == access::sample) \
+    ; \
+    template <class... O> vec<T, 4> gather(sampler, float2 __VA_ARGS__, O...) const requires(ACCESS == access::sample) \
+    ; \
     uint get_width(uint = 0) const; \
     uint get_height(uint = 0) const; \
     uint get_array_size() const; \
