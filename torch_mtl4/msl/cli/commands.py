@@ -46,7 +46,9 @@ def check(options) -> Outcome:
     result = check_source(
         Path(options.source), constants=arguments.constants(options.constant), only=options.only, **_source(options)
     )
-    return Outcome(Path(options.source), f"{len(result.kernels)} kernels", result.findings, result.notes)
+    count = len(result.kernels)
+    summary = f"{count} kernel{'s' * (count != 1)}"
+    return Outcome(Path(options.source), summary, result.findings, result.notes)
 
 
 def run(options) -> Outcome:

@@ -4,30 +4,114 @@
 #include "relational.h"
 #include "geometric.h"
 namespace metal {
-namespace fast {
-MSL_F1_ALL MSL_F2_ALL using metal::min;
-using metal::abs;
-using metal::clamp;
-using metal::dot;
-using metal::fma;
-using metal::isnan;
-using metal::length;
-using metal::max;
-using metal::normalize;
-using metal::sincos;
-MSL_INLINE float divide(float a, float b) { return a / b; }
-} // namespace fast
-namespace precise {
-MSL_F1_ALL MSL_F2_ALL using metal::min;
-using metal::abs;
-using metal::clamp;
-using metal::fma;
-using metal::isnan;
-using metal::max;
-using metal::normalize;
-using metal::sincos;
-MSL_INLINE float divide(float a, float b) { return a / b; }
-} // namespace precise
 MSL_INLINE float divide(float a, float b) { return a / b; }
 MSL_INLINE half divide(half a, half b) { return a / b; }
+namespace fast {
+using metal::abs;
+using metal::acos;
+using metal::acosh;
+using metal::asin;
+using metal::asinh;
+using metal::atan;
+using metal::atan2;
+using metal::atanh;
+using metal::ceil;
+using metal::clamp;
+using metal::copysign;
+using metal::cos;
+using metal::cosh;
+using metal::cospi;
+using metal::divide;
+using metal::dot;
+using metal::exp;
+using metal::exp10;
+using metal::exp2;
+using metal::fabs;
+using metal::fdim;
+using metal::floor;
+using metal::fma;
+using metal::fmax;
+using metal::fmin;
+using metal::fmod;
+using metal::fract;
+using metal::isnan;
+using metal::length;
+using metal::log;
+using metal::log10;
+using metal::log2;
+using metal::max;
+using metal::min;
+using metal::nextafter;
+using metal::normalize;
+using metal::pow;
+using metal::powr;
+using metal::rint;
+using metal::round;
+using metal::rsqrt;
+using metal::saturate;
+using metal::sign;
+using metal::sin;
+using metal::sincos;
+using metal::sinh;
+using metal::sinpi;
+using metal::sqrt;
+using metal::step;
+using metal::tan;
+using metal::tanh;
+using metal::tanpi;
+using metal::trunc;
+} // namespace fast
+namespace precise {
+using metal::abs;
+using metal::acos;
+using metal::acosh;
+using metal::asin;
+using metal::asinh;
+using metal::atan;
+using metal::atan2;
+using metal::atanh;
+using metal::ceil;
+using metal::clamp;
+using metal::copysign;
+using metal::cos;
+using metal::cosh;
+using metal::cospi;
+using metal::divide;
+using metal::exp;
+using metal::exp10;
+using metal::exp2;
+using metal::fabs;
+using metal::fdim;
+using metal::floor;
+using metal::fma;
+using metal::fmax;
+using metal::fmin;
+using metal::fmod;
+using metal::fract;
+using metal::isnan;
+using metal::log;
+using metal::log10;
+using metal::log2;
+using metal::max;
+using metal::min;
+using metal::nextafter;
+using metal::normalize;
+using metal::pow;
+using metal::powr;
+using metal::rint;
+using metal::round;
+using metal::rsqrt;
+using metal::saturate;
+using metal::sign;
+using metal::sin;
+using metal::sincos;
+using metal::sinh;
+using metal::sinpi;
+using metal::sqrt;
+using metal::step;
+using metal::tan;
+using metal::tanh;
+using metal::tanpi;
+using metal::trunc;
+} // namespace precise
 } // namespace metal
