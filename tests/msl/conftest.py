@@ -1,9 +1,19 @@
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 KERNELS = Path(__file__).parent / "kernels"
+
+
+def python(*arguments, **environment):
+    """Runs a Python of its own, from any folder, with the package that is under test."""
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
 
 
 @functools.cache

@@ -1,15 +1,13 @@
 """The command line: what it prints, and its exit codes."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from torch_mtl4.msl.cli import main
 
-from .conftest import KERNELS
+from .conftest import KERNELS, python
 
 ROW_SUM = ["--kernel", "row_sum", "--groups", "4", "--threadgroup", "64", "--buffer", "x=4x100", "--buffer", "out=4"]
 RACE = ["--kernel", "missing_barrier", "--groups", "4", "--threadgroup", "128", "--buffer", "x=128:arange"]
@@ -152,7 +150,6 @@ def test_missing_arguments_and_files(capsys):
 
 
 def test_as_a_module():
-    command = [sys.executable, "-m", "torch_mtl4.msl", "check", str(KERNELS / "a_basic.metal")]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = python("-m", "torch_mtl4.msl", "check", str(KERNELS / "a_basic.metal"))
     assert result.returncode == 0, result.stderr
     assert "clean" in result.stdout

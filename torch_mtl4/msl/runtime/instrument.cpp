@@ -65,7 +65,7 @@ void *__tsan_memset(void *to, int value, unsigned long n) {
   return memset(to, value, n);
 }
 
-// ---- undefined behaviour; the structs are those that clang passes
+// Undefined behaviour; the structs are those that clang passes.
 struct UbLocation {
   const char *file;
   uint32_t line, column;

@@ -87,8 +87,7 @@ void *msl_scratch(msl_size size) {
   return w->scratch;
 }
 
-// ---- host side
-// `phase` is the distance of the first byte from the alignment of its allocation.
+// From here on, what the host calls. `phase` is the distance of the first byte from the alignment of its allocation.
 void *msl_buffer_new(size_t length, size_t phase, int readonly, const char *name) {
   Buffer *b = make_zeroed<Buffer>();
   b->body = larger(PAGE, (length + phase + ALIGN - 1 + PAGE - 1) / PAGE * PAGE);

@@ -19,7 +19,6 @@ using ::uint8_t;
 using ::ulong;
 using ::ushort;
 
-// ---- type traits
 template <class T, T V> struct integral_constant {
   static constexpr T value = V;
   using value_type = T;
