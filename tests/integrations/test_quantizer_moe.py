@@ -139,6 +139,16 @@ def test_gradients_reach_the_input_and_the_routing(kind, checkpoint):
 
 
 @only_5
+def test_the_report_counts_the_calls_of_experts():
+    model = build("mixtral")
+    torch_mtl4.patch(model, attention=False, weights="mxfp8")
+    for _ in range(2):
+        model(torch.arange(5)[None])
+    counts = {m.name: m.calls.fused for m in torch_mtl4.report(model).weights if m.module == "MXFP8Experts"}
+    assert len(counts) == model.config.num_hidden_layers and set(counts.values()) == {2}
+
+
+@only_5
 def test_experts_that_live_elsewhere_add_nothing():
     module = MXFP8Experts.from_experts(build("mixtral").model.layers[0].mlp.experts)
     x, index, weights = routed()

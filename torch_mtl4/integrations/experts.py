@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from torch_mtl4 import _calls
 from torch_mtl4.nn.byte_weights import ByteWeights, adopt, check_scaling, empty_bytes, frozen, scale_shape
 from torch_mtl4.nn.convert import Kind
 from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize
@@ -104,6 +105,7 @@ class MXFP8Experts(ByteWeights):
         router_indices: Tensor | None = None,
         routing_weights: Tensor | None = None,
     ) -> Tensor:
+        _calls.record(self)
         # The last two are what gpt-oss calls the routing.
         top_k_index = router_indices if top_k_index is None else top_k_index
         top_k_weights = routing_weights if top_k_weights is None else top_k_weights
