@@ -51,6 +51,21 @@ def test_tile_edges(isa):
     assert result.returncode == 0, result.stderr[-3000:]
 
 
+@pytest.mark.parametrize("q_len", [1, 20, 70])
+@pytest.mark.parametrize("dtype", harness.DTYPES)
+def test_subnormals_are_themselves_or_zero(dtype, q_len):
+    tiny = torch.finfo(dtype).tiny / 4
+    query, key, value = harness.inputs(q_len, 40, 32, heads=1, dtype=dtype)
+    key[0, 0, 7:9] = tiny
+    value.fill_(tiny)
+    value[..., 1] = 1
+    out = flash_attention(query, key, value)
+    flushed = out == 0 if dtype == torch.bfloat16 else torch.zeros_like(out, dtype=torch.bool)
+    close = (out.double() / tiny - 1).abs() <= 2**-5
+    assert (flushed | close)[..., torch.arange(32) != 1].all()
+    testing.assert_close(out[..., 1], torch.ones(1, 1, q_len), testing.allowed_error(0, torch.ones(1), dtype))
+
+
 @pytest.mark.parametrize("dtype", harness.DTYPES)
 @pytest.mark.parametrize("q_len, kv_len", [(1, 5000), (4, 2049), (100, 700), (300, 300)])
 def test_the_number_of_threads_changes_no_bit(q_len, kv_len, dtype):

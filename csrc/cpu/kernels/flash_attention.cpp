@@ -2,6 +2,7 @@
 
 #include "cpu/kernels/dtype.h"
 #include "cpu/kernels/flash_attention_amx.h"
+#include "cpu/kernels/flash_attention_dpbf16.h"
 #include "cpu/kernels/flash_attention_fma.h"
 #include "cpu/kernels/flash_attention_softmax.h"
 #include "cpu/kernels/flash_attention_visible.h"
@@ -332,7 +333,12 @@ void merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, co
 template <typename F>
 void with_products(const FlashAttentionProblem& p, const F& call) {
 #if defined(__AMX_BF16__)
-  if (p.dtype == torch::headeronly::ScalarType::BFloat16) return call(bf16{}, AmxProducts{p.head_dim, p.v_head_dim});
+  using PairProducts = AmxProducts;
+#elif defined(__AVX512BF16__)
+  using PairProducts = Dpbf16Products;
+#endif
+#if defined(__AVX512BF16__)
+  if (p.dtype == torch::headeronly::ScalarType::BFloat16) return call(bf16{}, PairProducts{{p.head_dim, p.v_head_dim}});
 #endif
   by_dtype(p.dtype, [&](auto type) { call(type, FmaProducts<decltype(type)>{{p.head_dim, p.v_head_dim}}); });
 }

@@ -43,6 +43,11 @@ MTL4_INLINE const T* dense_row(const T* row, int64_t stride, int64_t n, float* c
 
 constexpr int64_t padded(int64_t dim) { return (dim + 31) / 32 * 32; }
 
+// The work of products that are formed at once, where there is no second unit to form them behind a softmax.
+struct DoneWork {
+  static constexpr int left() { return 0; }
+};
+
 struct FmaMatrices {
   using Packed = float;  // queries, keys and values
   using Weight = float;  // exponentials
@@ -56,10 +61,7 @@ struct FmaMatrices {
   int64_t key_floats() const { return kBK * head_dim; }
   int64_t value_floats() const { return kBK * padded(v_head_dim); }
 
-  // Here all work is done at once: there is no second unit to do it meanwhile.
-  struct Work {
-    static constexpr int left() { return 0; }
-  };
+  using Work = DoneWork;
   static void advance(Work&) {}
 
   // s [kBQ, kBK] = queries * keys^T at columns [lo, hi), multiples of 32.
