@@ -114,8 +114,8 @@ setup(
     ext_modules=[
         Extension(
             "torch_mtl4._C",
-            sources("csrc/ops", "csrc/cpu"),
-            include_dirs=["csrc"],
+            sources("csrc/ops", "csrc/cpu", "csrc/plan"),
+            include_dirs=["csrc", "metal"],
             define_macros=[("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION)],
             extra_compile_args=[*CXX_FLAGS, *TORCH_INCLUDES],
             library_dirs=torch.utils.cpp_extension.library_paths(),

@@ -1,0 +1,21 @@
+// The plan of a call as text, for any machine: what the GPU of the given caps would run. Nothing is computed.
+#include <torch/csrc/stable/library.h>
+
+#include "ops/mxfp8.h"
+#include "plan/mxfp8_dequantize.h"
+
+namespace mtl4 {
+namespace {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+std::string mxfp8_dequantize_plan(const Tensor& data, const Tensor& scale, ScalarType dtype, std::string caps) {
+  return to_json(plan_mxfp8_dequantize(check_mxfp8_dequantize(data, scale, dtype), parse_device_caps(caps)));
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(torch_mtl4, CPU, m) { m.impl("mxfp8_dequantize_plan", TORCH_BOX(&mxfp8_dequantize_plan)); }
+
+}  // namespace mtl4

@@ -1,0 +1,27 @@
+// What a plan needs to know of a GPU and its system. Found out by csrc/runtime on a Mac, written down by tests
+// elsewhere.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mtl4 {
+
+struct DeviceCaps {
+  int generation = 13;  // of the GPU's architecture: 13 is M1, 17 is M5
+  char size = 'g';      // its letter: g base, s Pro or Max, d Ultra, p phone (as Metal's architecture names end)
+  int macos_major = 14, macos_minor = 0;
+  bool tensor_ops = false;    // pipelines with matmul2d into cooperative tensors build, and pass their self-check
+  bool scale_planes = false;  // so do those with fp8 operands that have a plane of scales
+
+  // Matrix units inside the GPU's cores, which only matmul2d reaches. Without them it computes the same, but slower
+  // than simdgroup_matrix. Source: MLX, mlx/backend/metal/device.cpp (17 and up; phones from 18 on).
+  bool matrix_units() const { return generation >= (size == 'p' ? 18 : 17); }
+};
+
+// The caps of "g17s macos26.2 tensor_ops scale_planes": an architecture, a system, and the words that apply.
+// Throws std::invalid_argument.
+DeviceCaps parse_device_caps(std::string_view text);
+std::string to_string(const DeviceCaps& caps);
+
+}  // namespace mtl4

@@ -1,0 +1,15 @@
+#include <metal_stdlib>
+using namespace metal;
+
+#include "mxfp8_dequantize/kernel.h"
+
+template <typename T>
+[[kernel]] void mxfp8_dequantize(device const uchar* data [[buffer(0)]], device const uchar* scale [[buffer(1)]],
+                                 device T* out [[buffer(2)]], constant Mxfp8DequantizeParams& params [[buffer(3)]],
+                                 uint2 position [[thread_position_in_grid]]) {
+  dequantize_four(data, scale, out, params, position);
+}
+
+template [[host_name("mxfp8_dequantize_float")]] [[kernel]] decltype(mxfp8_dequantize<float>) mxfp8_dequantize<float>;
+template [[host_name("mxfp8_dequantize_half")]] [[kernel]] decltype(mxfp8_dequantize<half>) mxfp8_dequantize<half>;
+template [[host_name("mxfp8_dequantize_bfloat")]] [[kernel]] decltype(mxfp8_dequantize<bfloat>) mxfp8_dequantize<bfloat>;

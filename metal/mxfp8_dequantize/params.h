@@ -1,0 +1,8 @@
+// What the host tells mxfp8_dequantize.
+#pragma once
+
+#include "common/host_device.h"
+
+struct Mxfp8DequantizeParams {
+  int64_t rows, k;  // of data, dense; a row has ceil(k / 32) scale bytes
+};
