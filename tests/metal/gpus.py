@@ -1,4 +1,4 @@
-"""The GPUs and systems that the kernels are run for: one of each tier, on the system that first has it and the newest."""
+"""The GPUs and systems that kernels are run for: of each tier, the system that first has it and the newest."""
 
 SIMDGROUP = ("g13g macos14", "g16s macos27 tensor_ops scale_planes")
 TENSOR_OPS = ("g17g macos26.2 tensor_ops", "g17s macos27 tensor_ops")
