@@ -1,7 +1,7 @@
 // Which kernel dequantizes.
 #pragma once
 
-#include "ops/mxfp8.h"
+#include "ops/mxfp8_problem.h"
 #include "plan/device_caps.h"
 #include "plan/plan.h"
 
