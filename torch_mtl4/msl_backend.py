@@ -130,6 +130,16 @@ def _version(system: str) -> tuple[int, ...]:
     return tuple(int(n) for n in system.removeprefix("macos").split("."))
 
 
+def _mxfp8_quantize(emulation: Emulation, x: Tensor, scaling: str = "rceil") -> tuple[Tensor, Tensor]:
+    x = x.contiguous()
+    plan = _ops.mxfp8_quantize_plan(x, scaling, emulation.caps)
+    data = torch.empty(x.shape, dtype=torch.uint8)
+    scale = torch.empty((*x.shape[:-1], (x.shape[-1] + 31) // 32), dtype=torch.uint8)
+    if data.numel():
+        emulation.run(plan, {"x": x, "data": data, "scale": scale}, ("data", "scale"))
+    return data, scale
+
+
 def _mxfp8_dequantize(emulation: Emulation, data: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     data, scale = data.contiguous(), scale.contiguous()
     plan = _ops.mxfp8_dequantize_plan(data, scale, dtype, emulation.caps)
@@ -139,4 +149,7 @@ def _mxfp8_dequantize(emulation: Emulation, data: Tensor, scale: Tensor, dtype: 
     return out
 
 
-_IMPLEMENTATIONS: dict[str, Callable] = {"mxfp8_dequantize": _mxfp8_dequantize}
+_IMPLEMENTATIONS: dict[str, Callable] = {
+    "mxfp8_quantize": _mxfp8_quantize,
+    "mxfp8_dequantize": _mxfp8_dequantize,
+}

@@ -6,8 +6,10 @@ using namespace metal;
 template <typename T>
 [[kernel]] void mxfp8_dequantize(device const uchar* data [[buffer(0)]], device const uchar* scale [[buffer(1)]],
                                  device T* out [[buffer(2)]], constant Mxfp8DequantizeParams& params [[buffer(3)]],
-                                 uint2 position [[thread_position_in_grid]]) {
-  dequantize_four(data, scale, out, params, position);
+                                 uint2 group [[threadgroup_position_in_grid]],
+                                 uint2 position [[thread_position_in_threadgroup]],
+                                 uint2 threads [[threads_per_threadgroup]]) {
+  dequantize_eight(data, scale, out, params, group, position, threads);
 }
 
 template [[host_name("mxfp8_dequantize_float")]] [[kernel]] decltype(mxfp8_dequantize<float>) mxfp8_dequantize<float>;

@@ -27,9 +27,24 @@ def test_every_code_under_every_scale(caps, dtype):
     check(data, scale, dtype, caps=caps)
 
 
-@pytest.mark.parametrize("k", [0, 1, 3, 4, 5, 31, 32, 33, 63, 65, 255, 256, 257])
+def codes(rows, k):
+    data = torch.randint(0, 256, (rows, k), generator=torch.Generator().manual_seed(1)).to(torch.uint8)
+    scale = torch.randint(100, 150, (rows, (k + 31) // 32), generator=torch.Generator().manual_seed(2))
+    return data, scale.to(torch.uint8)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 4, 5, 7, 8, 9, 31, 32, 33, 63, 65, 255, 256, 257, 2049])
 def test_sizes(k):
-    data = torch.randint(0, 256, (3, k), dtype=torch.uint8)
-    scale = torch.randint(100, 150, (3, (k + 31) // 32), dtype=torch.uint8)
     for dtype in DTYPES:
-        check(data, scale, dtype, shuffle=True)
+        check(*codes(3, k), dtype, shuffle=True)
+
+
+def test_more_than_one_threadgroup_each_way():
+    for rows, k in ((70, 33), (70, 64), (3, 2100)):
+        check(*codes(rows, k), torch.float16)
+
+
+@pytest.mark.parametrize("layout", testing.LAYOUTS)
+def test_strides(layout):
+    data, scale = codes(6, 70)
+    check(*(testing.lay_out(t.view(3, 2, -1), layout) for t in (data, scale)), torch.bfloat16)
