@@ -16,7 +16,7 @@ from torch_mtl4 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize, testing
 
 INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-ONE, TWO_TO_MINUS_9, MOST = 0x38, 0x01, 0x7E  # e4m3 codes
+ONE, TWO, TWO_TO_MINUS_9, MOST = 0x38, 0x40, 0x01, 0x7E  # e4m3 codes
 
 
 def integers(low, high, shape, seed):
@@ -45,15 +45,17 @@ def check_exact(m, n, k, dtype, layout="poisoned"):
 
 def sizes_around_tile_edges():
     for dtype in DTYPES:
-        for m in (1, 2, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 64, 65, 97):
+        for m in (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 25, 31, 32, 33, 48, 64, 65, 97):
             check_exact(m, 45, 160, dtype)
-        for n in (1, 5, 6, 7, 13, 14, 15, 28, 31, 32, 33, 64, 127, 128, 129):
-            check_exact(3, n, 64, dtype)
-            check_exact(40, n, 64, dtype)
-        for k in (1, 2, 31, 32, 33, 63, 64, 65, 95, 96, 97, 255, 256, 257, 288, 511, 512, 513, 576, 2048, 2049, 2113):
+        for n in (1, 3, 4, 5, 6, 7, 13, 14, 15, 27, 28, 29, 31, 32, 33, 55, 56, 57, 64, 127, 128, 129):
+            for m in (1, 3, 6, 40):
+                check_exact(m, n, 64, dtype)
+        for k in (1, 2, 31, 32, 33, 63, 64, 65, 95, 96, 97, 255, 256, 257, 288, 511, 512, 513, 576, 1025, 2049, 2113):
             check_exact(1, 20, k, dtype)
             check_exact(20, 20, k, dtype)
             check_exact(100, 20, k, dtype)
+        for m, k in ((20, 4100), (40, 16450), (100, 4200)):
+            check_exact(m, 33, k, dtype)
     check_exact(515, 40, 70, torch.bfloat16)
     check_exact(1025, 15, 300, torch.float32)
 
@@ -138,6 +140,21 @@ def all_bits_of_x_count():
             testing.assert_equal(mxfp8_linear(x, weight, scale), x[:, 5:6].expand(m, 3).contiguous())
 
 
+def x_at_both_ends_of_its_range():
+    """Products that are subnormal or infinite before their scale makes them 1 and 2."""
+    exponents = {-120: (0x04, 0x08, 254), -110: (ONE, TWO, 237), 110: (ONE, TWO, 17), 127: (ONE, TWO, 0)}
+    for dtype in (torch.float32, torch.bfloat16):
+        for m in (1, 2, 4, 9, 40):
+            for exponent, (one, two, byte) in exponents.items():
+                x = torch.zeros(m, 64, dtype=dtype)
+                x[:, 5], x[:, 20] = 2.0**exponent, -(2.0**exponent)
+                weight = torch.zeros(3, 64, dtype=torch.uint8)
+                weight[:, 5], weight[:, 20] = one, two
+                scale = torch.full((3, 2), byte, dtype=torch.uint8)
+                want = torch.full((m, 3), -1.0, dtype=dtype)
+                testing.assert_equal(mxfp8_linear(x, weight, scale), want, f"{dtype}, M = {m}, x = 2^{exponent}")
+
+
 def thread_counts():
     threads = torch.get_num_threads()
     for dtype in DTYPES:
@@ -191,11 +208,13 @@ CASES = (
     rows_with_nan_leave_the_others_alone,
     infinity_and_nan_in_x_stay_in_their_row,
     all_bits_of_x_count,
+    x_at_both_ends_of_its_range,
     thread_counts,
 )
 
 
 def run_cases():
+    torch.set_num_threads(1)  # but in thread_counts: sums do not depend on them, and tests run side by side
     for case in CASES:
         case()
     print("passed", len(CASES))

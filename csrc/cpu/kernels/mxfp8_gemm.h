@@ -13,7 +13,7 @@
 namespace mtl4::cpu::MTL4_ISA {
 
 constexpr int64_t kRowsAtOnce = 512;  // of x: bounds the memory for the packed copy
-constexpr int64_t kPanelRows = 128;   // of the weight: what a thread decodes before it multiplies
+constexpr int64_t kMostRows = 128;    // of the weight: the most that a thread decodes before it multiplies
 constexpr int64_t kTurn = 16;         // the epilogue turns squares of this side; a multiple of kLanes
 
 MTL4_INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -82,37 +82,39 @@ void finish_tile(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr, cons
 }
 
 // What a thread works on: rows [n0, n1) of the weight against panels [first, last) of x, of which row m0 is the first.
+// `depth` columns are decoded at once.
 struct Mxfp8Task {
-  int64_t n0, n1, m0, rows, first, last;
+  int64_t n0, n1, depth, m0, rows, first, last;
 };
 
 template <typename Kernel, typename T>
 void run_task(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr, const Mxfp8Task& task,
               const typename Kernel::Element* packed, typename Kernel::Element* decoded, float* tiles) {
   const int64_t k_padded = round_up(p.k, Kernel::kGroup), panel_size = k_padded * Kernel::kPerColumn;
-  const int64_t depth = task.last - task.first > 2 ? Kernel::kDepth : Kernel::kShallow;
+  const int64_t depth = task.depth;
   const int64_t stride = Kernel::stride(smaller(depth, k_padded));
   const int64_t tile_size = round_up(Kernel::kRows, kTurn) * Kernel::kColumns;
   const bool one_pass = p.k <= depth;
-  bool odd[kPanelRows] = {};
+  bool odd[kMostRows] = {};
   for (int64_t k = 0; k < p.k; k += depth) {
     const int64_t take = smaller(depth, p.k - k);
-    for (int64_t n = task.n0; n < task.n1; ++n)
+    for (int64_t i = 0; i < round_up(task.n1 - task.n0, Kernel::kRows); ++i) {
+      const int64_t n = smaller(task.n0 + i, task.n1 - 1);  // what is spare in the last tile holds its last row
       odd[n - task.n0] |=
           !Kernel::decode(ptr.weight + n * p.weight_stride + k, ptr.scale + n * p.weight_scale_stride + k / kMxBlock,
-                          take, decoded + (n - task.n0) * stride);
-    const int64_t spare = round_up(task.n1 - task.n0, Kernel::kRows) - (task.n1 - task.n0);
-    std::memset(decoded + (task.n1 - task.n0) * stride, 0, spare * stride * sizeof(*decoded));
+                          take, Kernel::row(decoded, i, stride));
+    }
     float* tile = tiles;
-    for (int64_t i = task.first; i < task.last; ++i)
+    for (int64_t i = task.first; i < task.last; ++i) {
+      const int64_t m = i * Kernel::kColumns, rows = smaller(Kernel::kColumns, task.rows - m);
+      const auto* x = packed + i * panel_size + k * Kernel::kPerColumn;
       for (int64_t n = task.n0; n < task.n1; n += Kernel::kRows, tile += one_pass ? 0 : tile_size) {
-        Kernel::multiply(decoded + (n - task.n0) * stride, stride, packed + i * panel_size + k * Kernel::kPerColumn,
-                         round_up(take, Kernel::kGroup), tile, k > 0);
+        Kernel::multiply(decoded + (n - task.n0) * stride, stride, x, rows, round_up(take, Kernel::kGroup), tile,
+                         k > 0);
         if (k + take < p.k) continue;
-        const int64_t m = i * Kernel::kColumns;
-        finish_tile<Kernel>(p, ptr, tile, n, smaller(n + Kernel::kRows, task.n1), task.m0 + m,
-                            task.m0 + smaller(m + Kernel::kColumns, task.rows));
+        finish_tile<Kernel>(p, ptr, tile, n, smaller(n + Kernel::kRows, task.n1), task.m0 + m, task.m0 + m + rows);
       }
+    }
   }
   odd_columns(p, ptr, odd, task.n0, task.n1 - task.n0, task.m0 + task.first * Kernel::kColumns,
               task.m0 + smaller(task.last * Kernel::kColumns, task.rows));
@@ -133,20 +135,23 @@ void gemm(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr) {
                      p.k, packed.get() + i * panel_size);
     });
 
-    constexpr int64_t kMostRows = kPanelRows / Kernel::kRows * Kernel::kRows;
     const int64_t share = round_up((p.n + 4 * threads - 1) / (4 * threads), Kernel::kRows);
-    const int64_t height = panels <= 2 ? Kernel::kRows : smaller(kMostRows, share);
+    // For few rows of x most of the time is the memory's: each tile's rows of the weight are then read from end to end,
+    // since strips of rows, each shorter than a page, are not what the hardware prefetches.
+    const bool few = panels <= 2;
+    const int64_t depth = few ? Kernel::kDepthForFew : Kernel::kDepth;
+    const int64_t height = few ? Kernel::kRows : smaller(Kernel::kHeight, share);
     const int64_t stripes = (p.n + height - 1) / height;
     const int64_t splits = smaller(panels, (2 * threads + stripes - 1) / stripes);
     torch::stable::parallel_for(0, stripes * splits, 1, [&](int64_t begin, int64_t end) {
-      const Buffer<Element> decoded(height * Kernel::stride(smaller(Kernel::kDepth, k_padded)));
+      const Buffer<Element> decoded(height * Kernel::stride(smaller(depth, k_padded)));
       const int64_t tile_size = round_up(Kernel::kRows, kTurn) * Kernel::kColumns;
-      const Buffer<float> tiles(tile_size * (p.k <= Kernel::kShallow ? 1 : panels * (height / Kernel::kRows)));
+      const Buffer<float> tiles(tile_size * (p.k <= depth ? 1 : panels * (height / Kernel::kRows)));
       const typename Kernel::Session session;
       for (int64_t t = begin; t < end; ++t) {
         const int64_t n0 = t / splits * height, split = t % splits;
-        const Mxfp8Task task{n0,   smaller(n0 + height, p.n), m0,
-                             rows, panels * split / splits,   panels * (split + 1) / splits};
+        const Mxfp8Task task{
+            n0, smaller(n0 + height, p.n), depth, m0, rows, panels * split / splits, panels * (split + 1) / splits};
         run_task<Kernel>(p, ptr, task, packed.get(), decoded.get(), tiles.get());
       }
     });

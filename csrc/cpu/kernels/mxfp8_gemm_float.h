@@ -16,10 +16,12 @@ struct FloatTile {
 #else
   static constexpr int kRows = 6;
 #endif
+  static constexpr int64_t kHeight = kMostRows / kRows * kRows;
   static constexpr int64_t kColumns = kVectors * kLanes, kPerColumn = kColumns;
   static constexpr int64_t kGroup = kMxBlock;
-  static constexpr int64_t kDepth = 256, kShallow = 256;       // a panel of x of this depth stays in the first cache
+  static constexpr int64_t kDepth = 256, kDepthForFew = 4096;  // a panel of x of kDepth stays in the first cache
   static int64_t stride(int64_t depth) { return depth + 16; }  // so that rows of a tile fall into different cache sets
+  static float* row(float* decoded, int64_t n, int64_t stride) { return decoded + n * stride; }
   struct Session {
     Session() {}  // user-provided, so that an unused object of it is no warning
   };
@@ -56,8 +58,15 @@ struct FloatTile {
     return plain;
   }
 
+  static void multiply(const float* weight, int64_t stride, const float* x, int64_t /*rows*/, int64_t k, float* tile,
+                       bool add) {
+    for (int64_t i = 0; i < k; i += kDepth)
+      multiply_part(weight + i, stride, x + i * kColumns, smaller(kDepth, k - i), tile, add || i > 0);
+  }
+
+ private:
   // Adds the sum over this depth as a whole, which rounds less than one long sum does.
-  static void multiply(const float* weight, int64_t stride, const float* x, int64_t k, float* tile, bool add) {
+  static void multiply_part(const float* weight, int64_t stride, const float* x, int64_t k, float* tile, bool add) {
     vf acc[kRows][kVectors] = {};
     for (int64_t i = 0; i < k; ++i, x += kColumns) {
       vf columns[kVectors];

@@ -2,7 +2,9 @@
 #include "cpu/kernels/dtype.h"
 #include "cpu/kernels/mxfp8.h"
 #include "cpu/kernels/mxfp8_gemm_amx.h"
+#include "cpu/kernels/mxfp8_gemm_dot.h"
 #include "cpu/kernels/mxfp8_gemm_float.h"
+#include "cpu/kernels/mxfp8_gemv_dot.h"
 
 namespace mtl4::cpu::MTL4_ISA {
 namespace {
@@ -16,6 +18,13 @@ void gemv(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr, const Float
 
 template <typename T>
 void few_rows(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr) {
+#if defined(__AVX512BF16__) && defined(__AVX512VBMI__)
+  if constexpr (sizeof(T) == 2) {
+    if (p.m == 1 && dot_gemv<1>(p, ptr)) return;
+    if (p.m == 2 && dot_gemv<2>(p, ptr)) return;
+    if ((p.m == 3 || p.m == 4) && dot_gemv<4>(p, ptr)) return;
+  }
+#endif
   const int64_t stride = round_up(p.k, kMxBlock);
   const Buffer<float> rows(smaller(p.m, kGemvRows) * stride);
   FloatRows x{rows.get(), stride, {}};
@@ -32,11 +41,14 @@ void few_rows(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr) {
 
 template <typename T>
 void linear(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr) {
-  if (p.k == 0 || p.m == 1) return few_rows(p, ptr);
-#if defined(__AMX_BF16__)
+  if (p.k == 0 || p.m <= 2) return few_rows(p, ptr);
+#if defined(__AVX512BF16__) && defined(__AVX512VBMI__)
   if constexpr (sizeof(T) == 2) {
-    constexpr int kPlanes = std::is_same_v<T, fp16> ? 2 : 1;
-    return p.m <= 16 ? gemm<AmxTile<1, kPlanes>>(p, ptr) : gemm<AmxTile<2, kPlanes>>(p, ptr);
+#if defined(__AMX_BF16__)
+    return p.m <= 16 ? gemm<AmxTile<1, kBf16Planes<T>>>(p, ptr) : gemm<AmxTile<2, kBf16Planes<T>>>(p, ptr);
+#else
+    return p.m <= 4 ? few_rows(p, ptr) : gemm<DotTile<kBf16Planes<T>>>(p, ptr);
+#endif
   }
 #endif
   if (p.m <= kGemvRows) return few_rows(p, ptr);
