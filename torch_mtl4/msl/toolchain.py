@@ -59,6 +59,8 @@ _CHECKED = [
     "-tsan-instrument-func-entry-exit=0",
     "-mllvm",
     "-tsan-instrument-read-before-write=1",
+    "-mllvm",
+    "-tsan-instrument-atomics=0",  # atomic.h reports them itself
     "-fsanitize=array-bounds,alignment,shift,integer-divide-by-zero,float-cast-overflow",
     "-fsanitize-recover=all",
 ]

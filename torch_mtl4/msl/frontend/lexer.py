@@ -17,6 +17,7 @@ _TOKEN = re.compile(
 )
 _OPTIMISATION_PRAGMA = re.compile(r"#\s*pragma\s+(unroll|nounroll|clang\s+loop|METAL)")
 _UNSUFFIXED_FLOAT = re.compile(r"(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+|0[xX][0-9a-fA-F.]+[pP][+-]?\d+")
+_SUFFIXED_FLOAT = re.compile(r"(?P<value>[\d.]+([eE][+-]?\d+)?|0[xX][0-9a-fA-F.]+[pP][+-]?\d+)(?P<suffix>[hH]|bf|BF)")
 
 
 @dataclass(slots=True)
@@ -30,7 +31,10 @@ class Token:
 
 
 def lex(text: str) -> list[Token]:
-    """Splits preprocessed text. MSL has no double, so floating literals without a suffix become float."""
+    """Splits preprocessed text; floating literals become those of C++.
+
+    MSL has no double, so without a suffix they are float; its suffixes of half and bfloat are unknown to clang.
+    """
     tokens = []
     for match in _TOKEN.finditer(text):
         kind, piece = match.lastgroup, match.group()
@@ -38,6 +42,9 @@ def lex(text: str) -> list[Token]:
             kind, piece = "space", "\n"
         elif kind == "number" and _UNSUFFIXED_FLOAT.fullmatch(piece):
             piece += "f"
+        elif kind == "number" and (literal := _SUFFIXED_FLOAT.fullmatch(piece)):
+            value = literal["value"] + ("" if re.search("[.eEpP]", literal["value"]) else ".0")
+            piece = f"{value}f16" if literal["suffix"] in "hH" else f"((bfloat){value}f)"
         tokens.append(Token(kind, piece))
     return tokens
 

@@ -24,7 +24,7 @@ MSL_X1(acos) MSL_X1(acosh) MSL_X1(asin) MSL_X1(asinh) MSL_X1(atan) MSL_X1(atanh)
 MSL_INLINE float __metal_fmax3(float a, float b, float c, int) { return metal::max3(a, b, c); }
 MSL_INLINE float __metal_fmin3(float a, float b, float c, int) { return metal::min3(a, b, c); }
 MSL_INLINE float __metal_fmedian3(float a, float b, float c, int) { return metal::median3(a, b, c); }
-MSL_INLINE float __metal_nextafter(float a, float b) { return __builtin_nextafterf(a, b); }
+MSL_INLINE float __metal_nextafter(float a, float b) { return metal::nextafter(a, b); }
 MSL_INLINE float __metal_ldexp(float x, int k, int) { return __builtin_ldexpf(x, k); }
 MSL_INLINE float __metal_frexp(float x, int *e) { return __builtin_frexpf(x, e); }
 MSL_INLINE float __metal_modf(float x, float *i, int) { return __builtin_modff(x, i); }

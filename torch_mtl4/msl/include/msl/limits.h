@@ -6,7 +6,7 @@ template <class T> struct numeric_limits;
 #define MSL_NLI(t, mn, mx, sg) \
   template <> struct numeric_limits<t> { \
     static constexpr bool is_specialized = true, is_integer = true, is_signed = sg, has_infinity = false; \
-    static constexpr int digits = sizeof(t) * 8 - sg; \
+    static constexpr int digits = __is_same(t, bool) ? 1 : sizeof(t) * 8 - sg; \
     static constexpr t max() { return (t)(mx); } \
     static constexpr t min() { return (t)(mn); } \
     static constexpr t lowest() { return (t)(mn); } \

@@ -2,6 +2,27 @@
 #pragma once
 #include "vector.h"
 #include "limits.h"
+namespace msl {
+constexpr double PI = (double)3.14159265358979323846L; // a plain double literal would be a float here
+
+// 1 / sqrt(x), through double so that it is rounded once.
+MSL_INLINE float inverse_root(float x) { return (float)((double)1 / __builtin_sqrt((double)x)); }
+
+// sin(pi x) and its like: x is reduced exactly before it is multiplied.
+MSL_INLINE double reduced_to_one(float x) { return (double)x - 2 * __builtin_rint((double)x / 2); }
+MSL_INLINE double sine_of_pi_reduced(double r) {
+  double a = __builtin_fabs(r);
+  return __builtin_copysign(__builtin_sin(PI * (a > (double)0.5f ? 1 - a : a)), r);
+}
+MSL_INLINE double cosine_of_pi_reduced(double r) { return __builtin_sin(PI * ((double)0.5f - __builtin_fabs(r))); }
+MSL_INLINE float sine_of_pi(float x) { return (float)sine_of_pi_reduced(reduced_to_one(x)); }
+MSL_INLINE float cosine_of_pi(float x) { return (float)cosine_of_pi_reduced(reduced_to_one(x)); }
+MSL_INLINE float tangent_of_pi(float x) {
+  double r = reduced_to_one(x);
+  return (float)(sine_of_pi_reduced(r) / cosine_of_pi_reduced(r));
+}
+} // namespace msl
+
 namespace metal {
 // A function of two vectors, or of a vector and a scalar, from that of two scalars.
 #define MSL_ELEMENTWISE_BINARY(name) \
@@ -40,13 +61,13 @@ MSL_UNARY(log, __builtin_logf(x))
 MSL_UNARY(log2, __builtin_log2f(x))
 MSL_UNARY(log10, __builtin_log10f(x))
 MSL_UNARY(sqrt, __builtin_sqrtf(x))
-MSL_UNARY(rsqrt, 1.0f / __builtin_sqrtf(x))
+MSL_UNARY(rsqrt, msl::inverse_root(x))
 MSL_UNARY(sin, __builtin_sinf(x))
 MSL_UNARY(cos, __builtin_cosf(x))
 MSL_UNARY(tan, __builtin_tanf(x))
-MSL_UNARY(sinpi, __builtin_sinf(x * 3.14159265358979323846f))
-MSL_UNARY(cospi, __builtin_cosf(x * 3.14159265358979323846f))
-MSL_UNARY(tanpi, __builtin_tanf(x * 3.14159265358979323846f))
+MSL_UNARY(sinpi, msl::sine_of_pi(x))
+MSL_UNARY(cospi, msl::cosine_of_pi(x))
+MSL_UNARY(tanpi, msl::tangent_of_pi(x))
 MSL_UNARY(sinh, __builtin_sinhf(x))
 MSL_UNARY(cosh, __builtin_coshf(x))
 MSL_UNARY(tanh, __builtin_tanhf(x))
@@ -62,9 +83,8 @@ MSL_UNARY(ceil, __builtin_ceilf(x))
 MSL_UNARY(round, __builtin_roundf(x))
 MSL_UNARY(rint, __builtin_rintf(x))
 MSL_UNARY(trunc, __builtin_truncf(x))
-MSL_UNARY(fract, x - __builtin_floorf(x))
-MSL_UNARY(sign, (x > 0) ? 1.f : (x < 0 ? -1.f : 0.f))
-MSL_UNARY(saturate, x < 0 ? 0.f : (x > 1 ? 1.f : x))
+MSL_UNARY(sign, x > 0 ? 1.f : x < 0 ? -1.f : x == 0 ? x : 0.f)
+MSL_UNARY(saturate, x > 0 ? (x < 1 ? x : 1.f) : 0.f)
 #undef MSL_UNARY
 
 // A function of floats x and y, and through it of halves and of vectors.
@@ -79,12 +99,12 @@ MSL_BINARY(pow, __builtin_powf(x, y))
 MSL_BINARY(powr, __builtin_powf(x, y))
 MSL_BINARY(atan2, __builtin_atan2f(x, y))
 MSL_BINARY(fmod, __builtin_fmodf(x, y))
-MSL_BINARY(fmin, __builtin_fminf(x, y))
-MSL_BINARY(fmax, __builtin_fmaxf(x, y))
+MSL_BINARY(fmin, y < x || x != x ? y : x) // of equal operands the first
+MSL_BINARY(fmax, x < y || x != x ? y : x)
 MSL_BINARY(copysign, __builtin_copysignf(x, y))
 MSL_BINARY(step, y < x ? 0.f : 1.f)
 MSL_BINARY(fdim, __builtin_fdimf(x, y))
-MSL_BINARY(nextafter, __builtin_nextafterf(x, y))
+MSL_BINARY(divide, x / y)
 #undef MSL_BINARY
 
 #define MSL_MIN_MAX(type, a_is_nan) \
@@ -111,13 +131,16 @@ MSL_ELEMENTWISE_BINARY(max)
 template <class T> MSL_INLINE constexpr T min3(T a, T b, T c) { return min(a, min(b, c)); }
 template <class T> MSL_INLINE constexpr T max3(T a, T b, T c) { return max(a, max(b, c)); }
 template <class T> MSL_INLINE constexpr T median3(T a, T b, T c) { return max(min(a, b), min(max(a, b), c)); }
+template <class T> MSL_INLINE T fmin3(T a, T b, T c) { return fmin(a, fmin(b, c)); }
+template <class T> MSL_INLINE T fmax3(T a, T b, T c) { return fmax(a, fmax(b, c)); }
+template <class T> MSL_INLINE T fmedian3(T a, T b, T c) { return fmax(fmin(a, b), fmin(fmax(a, b), c)); }
 template <class T, int N>
 MSL_INLINE constexpr vec<T, N> clamp(vec<T, N> x, type_identity_t<vec<T, N>> low, type_identity_t<vec<T, N>> high) {
   return min(max(x, low), high);
 }
 
 #define MSL_ABS_SIGNED(type) \
-  MSL_INLINE constexpr type abs(type x) { return x < 0 ? (type) - x : x; }
+  MSL_INLINE constexpr type abs(type x) { return x < 0 ? (type)(0 - (make_unsigned_t<type>)x) : x; }
 MSL_ABS_SIGNED(char)
 MSL_ABS_SIGNED(signed char)
 MSL_ABS_SIGNED(short)
@@ -154,9 +177,4 @@ template <class T> MSL_INLINE T sincos(T x, T &c) {
   c = cos(x);
   return sin(x);
 }
-MSL_INLINE float frexp(float x, int &e) { return __builtin_frexpf(x, &e); }
-MSL_INLINE float ldexp(float x, int e) { return __builtin_ldexpf(x, e); }
-MSL_INLINE half ldexp(half x, int e) { return (half)__builtin_ldexpf((float)x, e); }
-MSL_INLINE int ilogb(float x) { return __builtin_ilogbf(x); }
-MSL_INLINE float modf(float x, float &i) { return __builtin_modff(x, &i); }
 } // namespace metal

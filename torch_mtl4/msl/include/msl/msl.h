@@ -15,6 +15,8 @@
 #include "logging.h"
 #include "math.h"
 #include "matrix.h"
+#include "number_parts.h"
+#include "pack.h"
 #include "packed_numeric.h"
 #include "relational.h"
 #include "simdgroup.h"

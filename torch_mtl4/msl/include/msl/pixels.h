@@ -1,6 +1,6 @@
 // Pixels of textures: components in memory as four values of the texture's component type, and back.
 #pragma once
-#include "vector.h"
+#include "pack.h"
 namespace msl {
 // Components that a format lacks are read as 0, alpha as 1.
 template <class T> constexpr metal::vec<T, 4> absent_components() { return {T(0), T(0), T(0), T(1)}; }
@@ -35,11 +35,7 @@ template <class T> MSL_INLINE T load_component(const void *p, int format, int i)
   return T(0);
 }
 
-// Values are clamped to what the format holds; normalized ones are rounded to nearest even.
-MSL_INLINE float normalized_code(float x, float low, float scale) {
-  x = x != x ? 0 : x < low ? low : x > 1 ? 1 : x;
-  return __builtin_rintf(x * scale);
-}
+// Values are clamped to what the format holds.
 template <class Stored, class T> constexpr Stored clamp_to(T x) {
   constexpr Stored low = metal::numeric_limits<Stored>::min(), high = metal::numeric_limits<Stored>::max();
   return (long)x<(long)low ? low : (long)x>(long) high ? high : (Stored)x;

@@ -10,16 +10,22 @@ struct Product {
   template <class T> static T of(T a, T b) { return T(a * b); }
   template <class T> static T identity() { return T(1); }
 };
+// MSL has no min and max of bfloat, but reductions of it.
+template <class F, class T> MSL_INLINE T in_float(F f, T a, T b) {
+  if constexpr (__is_same(T, bfloat)) return (bfloat)f((float)a, (float)b);
+  else if constexpr (metal::is_vec_<T>::value) {
+    for (unsigned i = 0; i < sizeof(a.d) / sizeof(a.d[0]); i++) a.d[i] = in_float(f, a.d[i], b.d[i]);
+    return a;
+  } else return f(a, b);
+}
 struct Minimum {
   template <class T> static T of(T a, T b) {
-    if constexpr (__is_same(T, bfloat)) return (bfloat)metal::min((float)a, (float)b);
-    else return metal::min(a, b);
+    return in_float([](auto x, auto y) { return metal::min(x, y); }, a, b);
   }
 };
 struct Maximum {
   template <class T> static T of(T a, T b) {
-    if constexpr (__is_same(T, bfloat)) return (bfloat)metal::max((float)a, (float)b);
-    else return metal::max(a, b);
+    return in_float([](auto x, auto y) { return metal::max(x, y); }, a, b);
   }
 };
 struct And {

@@ -24,7 +24,6 @@ typedef unsigned int uint;
 typedef unsigned long ulong;
 typedef _Float16 half;
 typedef __bf16 bfloat;
-constexpr half operator""h(long double v) { return (half)v; }
 template <class D, class S> constexpr D msl_cast(S s) { // by value: it may come from any address space
   if constexpr ((__is_same(D, bfloat) && __is_same(S, half)) || (__is_same(D, half) && __is_same(S, bfloat)))
     return static_cast<D>(static_cast<float>(s));

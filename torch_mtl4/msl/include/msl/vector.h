@@ -21,7 +21,8 @@ template <class T> struct alignas(sizeof(T) * 2) vec<T, 2> {
   vec() = default;
   constexpr vec(T s) : d{s, s} {}
   constexpr vec(T a, T b) : d{a, b} {}
-  template <class U, class = enable_if_t<is_arithmetic_v<U> && !is_same_v<U, T>>> constexpr vec(U s) : d{(T)s, (T)s} {}
+  template <class U, class = enable_if_t<is_arithmetic_v<U> && !is_same_v<U, T>>> constexpr vec(U s)
+      : d{msl_cast<T>(s), msl_cast<T>(s)} {}
   template <class U> explicit constexpr vec(packed_vec<U, 2> o) {
     for (int i = 0; i < 2; i++) d[i] = msl_cast<T>(o.d[i]);
   }
@@ -47,7 +48,7 @@ template <class T> struct alignas(sizeof(T) * 4) vec<T, 3> {
   constexpr vec(T a, T b, T c) : d{a, b, c} {}
   constexpr vec(T a, T b) : d{a, b, T(0)} {}
   template <class U, class = enable_if_t<is_arithmetic_v<U> && !is_same_v<U, T>>> constexpr vec(U s)
-      : d{(T)s, (T)s, (T)s} {}
+      : d{msl_cast<T>(s), msl_cast<T>(s), msl_cast<T>(s)} {}
   constexpr vec(vec<T, 2> a, T b) : d{a.d[0], a.d[1], b} {}
   constexpr vec(T a, vec<T, 2> b) : d{a, b.d[0], b.d[1]} {}
   template <class U> explicit constexpr vec(packed_vec<U, 3> o) {
@@ -77,7 +78,7 @@ template <class T> struct alignas(sizeof(T) * 4) vec<T, 4> {
   constexpr vec(T a, T b, T c) : d{a, b, c, T(0)} {}
   constexpr vec(T a, T b) : d{a, b, T(0), T(0)} {}
   template <class U, class = enable_if_t<is_arithmetic_v<U> && !is_same_v<U, T>>> constexpr vec(U s)
-      : d{(T)s, (T)s, (T)s, (T)s} {}
+      : d{msl_cast<T>(s), msl_cast<T>(s), msl_cast<T>(s), msl_cast<T>(s)} {}
   constexpr vec(vec<T, 2> a, T b, T c) : d{a.d[0], a.d[1], b, c} {}
   constexpr vec(T a, vec<T, 2> b, T c) : d{a, b.d[0], b.d[1], c} {}
   constexpr vec(T a, T b, vec<T, 2> c) : d{a, b, c.d[0], c.d[1]} {}
