@@ -25,7 +25,7 @@ ELSEWHERE = {
     "test_bugs.py: it orders and computes nothing": "simdgroup_barrier",
     "the rewriter writes it for the casts of test_numerics_conversions.py": "msl_cast msl_sticky_float",
     "they compute nothing": "swap make_uniform simd_is_helper_thread quad_is_helper_thread",
-    "parts of functions that are swept": "fract_ msl_ordered_ msl_pow2",
+    "parts of functions that are swept": "atomic_change_ fract_ msl_ordered_ msl_pow2",
 }
 NOT_FUNCTIONS = {"requires", "__attribute__", "decltype", "alignas", "defined", "static_assert", "operator", "sizeof"}
 NOT_FUNCTIONS |= {"__is_same", "__is_base_of", "__is_convertible"}
