@@ -24,6 +24,8 @@ int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr int64_t kEnoughTasks = 32;
 // A row block shorter than this would not repay the packing of its keys and values.
 constexpr int64_t kMinRowsPerTask = 64;
+// Fewer rows than these would not repay any packing.
+constexpr int64_t kMaxRowsUnpacked = 16;
 constexpr int64_t kMinKeysPerSplit = 2 * kBK;
 
 FlashAttentionSchedule schedule(const FlashAttentionProblem& p) {
@@ -31,6 +33,7 @@ FlashAttentionSchedule schedule(const FlashAttentionProblem& p) {
   s.fold = p.q_len < kMinRowsPerTask ? p.heads / p.kv_heads : 1;
   s.groups = p.batch * p.heads / s.fold;
   s.rows = s.fold * p.q_len;
+  s.unpacked = s.rows <= kMaxRowsUnpacked;
   s.rows_per_task = std::min(kMaxRowsPerTask, round_up(s.rows, kBQ));
   while (s.groups * ceil_div(s.rows, s.rows_per_task) < kEnoughTasks && s.rows_per_task > kMinRowsPerTask)
     s.rows_per_task = round_up(s.rows_per_task / 2, kBQ);

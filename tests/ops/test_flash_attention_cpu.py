@@ -14,6 +14,7 @@ from torch_mtl4 import flash_attention, testing
 
 ISAS = ("baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx")
 BQ, BK, STEP, MIN_SPLIT = 32, 256, 32, 512  # csrc/cpu/kernels/flash_attention.h
+FEW_ROWS = 16  # csrc/cpu/flash_attention.cpp
 
 
 def in_process(code, isa=None):
@@ -43,9 +44,55 @@ def check_tile_edges():
             harness.check(*case, **options)
 
 
+def check_few_rows():
+    """Queries of few rows, whose keys and values are used where they lie."""
+    dims = ((128, 128), (64, 64), (1, 1), (7, 65), (33, 15), (80, 130), (31, 17), (130, 80))
+    for dtype in harness.DTYPES:
+        for rows in range(1, FEW_ROWS + 2):
+            heads = (1, 2, 4)[rows % 3] if rows % 4 == 0 else 1
+            kv_len = (1, 15, 17, 33, BK + 1, 2 * MIN_SPLIT + 3, 300)[rows % 7]
+            head_dim, v_head_dim = dims[rows % len(dims)]
+            options = {"causal": (None, "lower_right")[rows % 2]}
+            if rows % 3 == 1:
+                options |= {"window": (20, 5), "softcap": 3.0, "sinks": testing.randn(heads)}
+            if rows % 3 == 2:
+                options |= {"alibi_slopes": testing.randn(heads).abs(), "scale": -0.3}
+            if rows % 5 == 3:
+                options["attn_mask"] = testing.randn(rows // heads, kv_len, seed=rows) > 0.5
+            layout = testing.LAYOUTS[rows % len(testing.LAYOUTS)]
+            case = harness.inputs(
+                rows // heads, kv_len, head_dim, v_head_dim=v_head_dim, heads=heads, kv_heads=1, dtype=dtype,
+                layout=layout,
+            )  # fmt: skip
+            harness.check(*case, **options)
+
+
+def check_few_rows_that_hide_what_is_not_finite():
+    """Hidden keys and values inside a tile hold NaN and Inf; one value that some rows see is infinite."""
+    for dtype in harness.DTYPES:
+        for rows, layout in ((1, "dense"), (4, "poisoned"), (5, "transposed"), (16, "gapped")):
+            query, key, value = harness.inputs(rows, 401, 40, v_head_dim=35, heads=1, dtype=dtype, layout=layout)
+            mask = testing.randn(rows, 401, seed=rows) > 0
+            hidden = testing.randn(401, seed=7) > 1
+            mask[:, hidden] = False
+            mask[:, 200], mask[0, 200] = False, True
+            key[:, :, hidden], value[:, :, hidden] = 0, 0
+            want = flash_attention(query, key, value, attn_mask=mask, return_lse=True)
+            key[:, :, hidden] = math.nan
+            value[:, :, hidden] = math.inf
+            value[:, :, 200, 3] = -math.inf
+            out, lse = flash_attention(query, key, value, attn_mask=mask, return_lse=True)
+            want[0][:, :, 0, 3] = -math.inf
+            testing.assert_equal(out, want[0], "out")
+            testing.assert_equal(lse, want[1], "lse")
+
+
 @pytest.mark.parametrize("isa", ISAS)
-def test_tile_edges(isa):
-    result = in_process("import test_flash_attention_cpu as t; t.check_tile_edges()", isa)
+@pytest.mark.parametrize(
+    "check", [check_tile_edges, check_few_rows, check_few_rows_that_hide_what_is_not_finite], ids=lambda f: f.__name__
+)
+def test_kernels_of(isa, check):
+    result = in_process(f"import test_flash_attention_cpu as t; t.{check.__name__}()", isa)
     if f"this machine has no {isa}" in result.stderr:
         pytest.skip(f"this machine has no {isa}")
     assert result.returncode == 0, result.stderr[-3000:]
@@ -83,12 +130,16 @@ def test_the_number_of_threads_changes_no_bit(q_len, kv_len, dtype):
         testing.assert_equal(lse, results[0][1], "lse")
 
 
-def test_rows_do_not_depend_on_their_neighbours():
-    """A block of rows gives each the bits that the same rows give in another block."""
-    query, key, value = harness.inputs(70, 300, 40, dtype=torch.bfloat16)
-    whole = flash_attention(query, key, value)
-    for first, last in ((0, 1), (5, 40), (64, 70)):
-        testing.assert_equal(flash_attention(query[:, :, first:last], key, value), whole[:, :, first:last])
+@pytest.mark.parametrize("dtype", harness.DTYPES)
+def test_rows_do_not_depend_on_their_neighbours(dtype):
+    """A block of rows gives each the bits that the same rows give in another block, among few rows and among many."""
+    query, key, value = harness.inputs(70, 300, 40, dtype=dtype)
+    many = flash_attention(query, key, value)
+    for first, last in ((0, 17), (5, 40), (50, 70)):
+        testing.assert_equal(flash_attention(query[:, :, first:last], key, value), many[:, :, first:last])
+    few = flash_attention(query[:, :, :FEW_ROWS], key, value)
+    for first, last in ((0, 1), (3, 10), (13, 16)):
+        testing.assert_equal(flash_attention(query[:, :, first:last], key, value), few[:, :, first:last])
 
 
 @pytest.mark.parametrize("dtype", harness.DTYPES)

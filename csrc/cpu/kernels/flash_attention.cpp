@@ -5,6 +5,7 @@
 #include "cpu/kernels/flash_attention_dpbf16.h"
 #include "cpu/kernels/flash_attention_fma.h"
 #include "cpu/kernels/flash_attention_softmax.h"
+#include "cpu/kernels/flash_attention_unpacked.h"
 #include "cpu/kernels/flash_attention_visible.h"
 
 namespace mtl4::cpu::MTL4_ISA {
@@ -106,7 +107,7 @@ class Task {
   static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
   void begin_rows() {
-    const int64_t v_stride = padded(p.v_head_dim), q_stride = products.query_stride();
+    const int64_t v_stride = padded(p.v_head_dim);
     const int64_t padded_rows = (rows + kBQ - 1) / kBQ * kBQ;
     __builtin_memset(scratch.query, 0, products.query_floats(padded_rows) * sizeof(float));
     __builtin_memset(scratch.out, 0, padded_rows * v_stride * sizeof(float));
@@ -115,7 +116,7 @@ class Task {
     for (int64_t r = 0; r < rows; ++r) {
       const Row row = row_of(p, s, group, first_row + r);
       products.pack_query(static_cast<const T*>(ptr.query) + at(p.q_stride, row.b, row.head, row.i), p.q_stride[3],
-                          scratch.copy, reinterpret_cast<typename Products::Packed*>(scratch.query) + r * q_stride);
+                          scratch.copy, packed_query(r));
     }
   }
 
@@ -178,10 +179,10 @@ class Task {
       if (seen.hi > all.hi) all.hi = seen.hi;
     }
     if (count == 0) return;
-    products.pack_keys(keys + j * p.k_stride[2], p.k_stride[2], p.k_stride[3], all.lo, all.hi, scratch.copy,
-                       packed(scratch.keys));
-    marked = products.pack_values(values + j * p.v_stride[2], p.v_stride[2], p.v_stride[3], all.lo, all.hi,
-                                  scratch.copy, scratch.marks, packed(scratch.values));
+    tile_keys = products.pack_keys(keys + j * p.k_stride[2], p.k_stride[2], p.k_stride[3], all.lo, all.hi, scratch.copy,
+                                   scratch.keys);
+    tile_values = products.pack_values(values + j * p.v_stride[2], p.v_stride[2], p.v_stride[3], all.lo, all.hi,
+                                       scratch.copy, scratch.marks, &marked, scratch.values);
 
     // While a block goes through its softmax, the one before it meets the values and the one after it the keys.
     Work with_keys = scores(blocks[0], 0), with_values{};
@@ -206,9 +207,9 @@ class Task {
         rescale(block);
       finish(with_values);
       finish(with_keys);
-      with_values = products.accumulate(reinterpret_cast<Weight*>(scratch.scores[n % 2]), packed(scratch.values),
-                                        block.rows, block.lo, block.hi,
-                                        scratch.out + block.first * padded(p.v_head_dim), padded(p.v_head_dim));
+      with_values =
+          products.accumulate(reinterpret_cast<Weight*>(scratch.scores[n % 2]), tile_values, block.rows, block.lo,
+                              block.hi, scratch.out + block.first * padded(p.v_head_dim), padded(p.v_head_dim));
       if (marked) {
         finish(with_values);
         for (int r = 0; r < block.rows; ++r) add_not_finite(block.first + r, scratch.logits + r * kBK, j);
@@ -217,13 +218,13 @@ class Task {
     finish(with_values);
   }
 
-  static typename Products::Packed* packed(float* memory) {
-    return reinterpret_cast<typename Products::Packed*>(memory);
+  typename Products::Packed* packed_query(int64_t row) const {
+    return reinterpret_cast<typename Products::Packed*>(scratch.query) + row * products.query_stride();
   }
 
   Work scores(const Block& block, int buffer) const {
-    return products.scores(packed(scratch.query) + block.first * products.query_stride(), packed(scratch.keys),
-                           block.rows, block.lo, block.hi, scratch.scores[buffer]);
+    return products.scores(packed_query(block.first), tile_keys, block.rows, block.lo, block.hi,
+                           scratch.scores[buffer]);
   }
 
   void finish(Work& work) const {
@@ -303,7 +304,9 @@ class Task {
   float* const partials;
   int64_t group, split, first_row, rows;
   const T *keys, *values;
-  bool marked = false;
+  typename Products::Keys tile_keys;
+  typename Products::Values tile_values;
+  bool marked = false;  // whether tile_values lacks elements that are not finite
 };
 
 template <typename T>
@@ -331,7 +334,10 @@ void merge(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, co
 
 // Calls call(T{}, products) with the element type of the problem and the products that suit it.
 template <typename F>
-void with_products(const FlashAttentionProblem& p, const F& call) {
+void with_products(const FlashAttentionProblem& p, const FlashAttentionSchedule& s, const F& call) {
+  if (s.unpacked)
+    return by_dtype(p.dtype,
+                    [&](auto type) { call(type, UnpackedProducts<decltype(type)>{p.head_dim, p.v_head_dim}); });
 #if defined(__AMX_BF16__)
   using PairProducts = AmxProducts;
 #elif defined(__AVX512BF16__)
@@ -346,12 +352,12 @@ void with_products(const FlashAttentionProblem& p, const F& call) {
 }  // namespace
 
 void flash_attention_scratch(const FlashAttentionProblem& p, const FlashAttentionSchedule& s, int64_t* floats) {
-  with_products(p, [&](auto, auto products) { *floats = Scratch<decltype(products)>(products, s, nullptr).floats; });
+  with_products(p, s, [&](auto, auto products) { *floats = Scratch<decltype(products)>(products, s, nullptr).floats; });
 }
 
 void flash_attention(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, const FlashAttentionSchedule& s,
                      int64_t task, float* scratch, float* partials) {
-  with_products(p, [&](auto type, auto products) {
+  with_products(p, s, [&](auto type, auto products) {
     Task<decltype(type), decltype(products)>(p, ptr, s, products, task, scratch, partials).run();
   });
 }

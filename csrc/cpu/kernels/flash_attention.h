@@ -13,7 +13,8 @@ struct FlashAttentionPointers {
 };
 
 // Keys are taken in tiles of kBK that start at multiples of kBK, query rows in blocks of kBQ. Neither these nor the cut
-// into tasks depends on the number of threads, and a row's arithmetic depends on nothing but its own keys.
+// into tasks depends on the number of threads, and a row's arithmetic depends on nothing but its own keys and whether
+// it is one of few.
 constexpr int64_t kBQ = 32, kBK = 256, kMaxRowsPerTask = 256;
 
 // A task is a block of query rows against a range of keys of one key head. Short queries of the `fold` heads that share
@@ -23,6 +24,7 @@ struct FlashAttentionSchedule {
   int64_t groups, rows;  // groups of heads, B * H / fold; rows of each, fold * Lq
   int64_t rows_per_task, row_blocks;
   int64_t keys_per_split, splits;
+  bool unpacked;        // whether keys and values are used where they lie
   int64_t tasks;        // groups * splits * row_blocks
   int64_t partial_row;  // floats of a row's partial result, which are kept where there is more than one split
 };

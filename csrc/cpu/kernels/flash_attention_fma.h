@@ -49,9 +49,11 @@ struct DoneWork {
 };
 
 struct FmaMatrices {
-  using Packed = float;  // queries, keys and values
-  using Weight = float;  // exponentials
-  struct Session {};     // what must be alive while products are formed
+  using Packed = float;         // an element of queries
+  using Weight = float;         // an exponential
+  using Keys = const float*;    // a tile of keys, of values
+  using Values = const float*;  //
+  struct Session {};            // what must be alive while products are formed
 
   int64_t head_dim, v_head_dim;
 
@@ -128,7 +130,7 @@ struct FmaProducts : FmaMatrices {
   }
 
   // Panels of [D][kPanel]: keys become columns. Only keys [lo, hi) of the tile are read.
-  void pack_keys(const T* keys, int64_t key_stride, int64_t stride, int lo, int hi, float* copy, float* to) const {
+  Keys pack_keys(const T* keys, int64_t key_stride, int64_t stride, int lo, int hi, float* copy, float* to) const {
     const int end = (hi + 31) / 32 * 32;
     for (int j = lo / 32 * 32; j < end; j += kLanes) {
       const T* row[kLanes];
@@ -145,12 +147,13 @@ struct FmaProducts : FmaMatrices {
         for (int i = 0; i < n; ++i) store(panel + (d + i) * kPanel, x[i]);
       }
     }
+    return to;
   }
 
   // Panels of [kBK][kPanel], 0 outside keys [lo, hi) and at elements that are not finite; those keys are marked.
-  bool pack_values(const T* values, int64_t key_stride, int64_t stride, int lo, int hi, float* copy, uint8_t* marks,
-                   float* to) const {
-    bool marked = false;
+  Values pack_values(const T* values, int64_t key_stride, int64_t stride, int lo, int hi, float* copy, uint8_t* marks,
+                     bool* marked, float* to) const {
+    *marked = false;
     const int end = (hi + 31) / 32 * 32;
     for (int j = lo / 32 * 32; j < end; ++j) {
       const bool read = j >= lo && j < hi;
@@ -166,9 +169,9 @@ struct FmaProducts : FmaMatrices {
         }
       }
       marks[j] = any(bad);
-      marked |= marks[j] != 0;
+      *marked |= marks[j] != 0;
     }
-    return marked;
+    return to;
   }
 };
 

@@ -7,6 +7,21 @@
 
 namespace mtl4::cpu::MTL4_ISA {
 
+// 32 elements from d on, 0 beyond n.
+MTL4_INLINE __m512i load32(const bf16* row, int64_t d, int64_t n) {
+  const int64_t left = n - d;
+  const __mmask32 lanes = left >= 32 ? ~0u : left > 0 ? (1u << left) - 1 : 0;
+  return _mm512_maskz_loadu_epi16(lanes, row + d);
+}
+
+// Elements k of a and of b side by side, for the 16 k from kFirst on.
+template <int kFirst>
+MTL4_INLINE __m512i interleave(__m512i a, __m512i b) {
+  alignas(64) uint16_t index[32];
+  for (int i = 0; i < 32; ++i) index[i] = static_cast<uint16_t>(kFirst + i / 2 + i % 2 * 32);
+  return _mm512_permutex2var_epi16(a, _mm512_load_si512(index), b);
+}
+
 // One product: c [rows, 32 * squares], made of or increased by a [rows, 32 * steps] times b.
 //
 // b is packed in tiles of 16 columns and 32 steps of the sum, in which each 32-bit word holds two steps of one column:
@@ -25,6 +40,8 @@ struct PairProduct {
 struct PairMatrices {
   using Packed = uint16_t;
   using Weight = bf16;
+  using Keys = const uint16_t*;
+  using Values = const uint16_t*;
   static constexpr int kTile = PairProduct::kTile;
 
   int64_t head_dim, v_head_dim;
@@ -34,20 +51,14 @@ struct PairMatrices {
   int64_t key_floats() const { return kBK * padded(head_dim) / 2; }
   int64_t value_floats() const { return kBK * padded(v_head_dim) / 2; }
 
-  // 32 elements from d on, 0 beyond n.
-  static __m512i load32(const bf16* row, int64_t d, int64_t n) {
-    const int64_t left = n - d;
-    const __mmask32 lanes = left >= 32 ? ~0u : left > 0 ? (1u << left) - 1 : 0;
-    return _mm512_maskz_loadu_epi16(lanes, row + d);
-  }
-
   void pack_query(const bf16* row, int64_t stride, float* copy, uint16_t* to) const {
     const bf16* q = dense_row(row, stride, head_dim, copy);
     for (int64_t d = 0; d < padded(head_dim); d += 32) _mm512_storeu_si512(to + d, load32(q, d, head_dim));
   }
 
-  void pack_keys(const bf16* keys, int64_t key_stride, int64_t stride, int lo, int hi, float* copy,
-                 uint16_t* to) const {
+  Keys pack_keys(const bf16* keys, int64_t key_stride, int64_t stride, int lo, int hi, float* copy,
+                 float* memory) const {
+    uint16_t* to = reinterpret_cast<uint16_t*>(memory);
     const int end = (hi + 31) / 32 * 32;
     const int64_t steps = padded(head_dim) / 32;
     for (int j = lo / 32 * 32; j < end; j += 16) {
@@ -64,19 +75,15 @@ struct PairMatrices {
         for (int i = 0; i < 16; ++i) std::memcpy(tile + i * 32, &x[i], 64);
       }
     }
+    return to;
   }
 
-  bool pack_values(const bf16* values, int64_t key_stride, int64_t stride, int lo, int hi, float* copy, uint8_t* marks,
-                   uint16_t* to) const {
+  Values pack_values(const bf16* values, int64_t key_stride, int64_t stride, int lo, int hi, float* copy,
+                     uint8_t* marks, bool* marked, float* memory) const {
+    uint16_t* to = reinterpret_cast<uint16_t*>(memory);
     const int end = (hi + 31) / 32 * 32;
-    // Element k of the first row and element k of the second, side by side, for k from 0 and for k from 16 on.
-    const auto interleave = [](int first) {
-      alignas(64) uint16_t index[32];
-      for (int i = 0; i < 32; ++i) index[i] = static_cast<uint16_t>(first + i / 2 + i % 2 * 32);
-      return _mm512_load_si512(index);
-    };
-    const __m512i low = interleave(0), high = interleave(16), exponent = _mm512_set1_epi16(0x7f80);
-    bool marked = false;
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    *marked = false;
     for (int j = lo / 32 * 32; j < end; j += 2) {
       const bf16* row[2];
       __mmask32 bad[2] = {0, 0};
@@ -93,13 +100,13 @@ struct PairMatrices {
           x[i] = _mm512_maskz_mov_epi16(finite, x[i]);
         }
         uint16_t* tile = to + (d / 16 * (kBK / 32) + j / 32) * kTile + j % 32 / 2 * 32;
-        _mm512_storeu_si512(tile, _mm512_permutex2var_epi16(x[0], low, x[1]));
-        _mm512_storeu_si512(tile + kBK / 32 * kTile, _mm512_permutex2var_epi16(x[0], high, x[1]));
+        _mm512_storeu_si512(tile, interleave<0>(x[0], x[1]));
+        _mm512_storeu_si512(tile + kBK / 32 * kTile, interleave<16>(x[0], x[1]));
       }
       marks[j] = bad[0] != 0, marks[j + 1] = bad[1] != 0;
-      marked |= (bad[0] | bad[1]) != 0;
+      *marked |= (bad[0] | bad[1]) != 0;
     }
-    return marked;
+    return to;
   }
 
   PairProduct with_keys(const uint16_t* q, const uint16_t* keys, int rows, int lo, int hi, float* s) const {

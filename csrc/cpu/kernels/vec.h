@@ -255,4 +255,23 @@ MTL4_INLINE void transpose(vf (&rows)[kLanes]) {
   transpose_step<1>(rows, All{});
 }
 
+template <int H = kLanes / 2, int... Lane>
+MTL4_INLINE void reduce_add_step(vf* rows, Lanes<Lane...> lanes) {
+#pragma GCC unroll 8
+  for (int i = 0; i < H; ++i) {
+    const vf a = rows[i], b = rows[i + H];
+    rows[i] = shuffle<(Lane & H ? kLanes + Lane - H : Lane)...>(a, b) +
+              shuffle<(Lane & H ? kLanes + Lane : Lane + H)...>(a, b);
+  }
+  if constexpr (H > 1) reduce_add_step<H / 2>(rows, lanes);
+}
+
+// Lane i of the result is the sum of all lanes of rows[i], of which there are kLanes.
+MTL4_INLINE vf reduce_add_each(const vf* rows) {
+  vf x[kLanes];
+  std::memcpy(x, rows, sizeof x);
+  reduce_add_step(x, FirstLanes<kLanes>::type{});
+  return x[0];
+}
+
 }  // namespace mtl4::cpu::MTL4_ISA
