@@ -87,6 +87,13 @@ struct Mxfp8Task {
   int64_t n0, n1, depth, m0, rows, first, last;
 };
 
+// The weight's rows behind a task's, most often the next to be decoded: a tile may fetch them while it multiplies. Null
+// where there are less than a tile of them.
+struct Ahead {
+  const uint8_t* rows;
+  int64_t stride;
+};
+
 template <typename Kernel, typename T>
 void run_task(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr, const Mxfp8Task& task,
               const typename Kernel::Element* packed, typename Kernel::Element* decoded, float* tiles) {
@@ -104,13 +111,15 @@ void run_task(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr, const M
           !Kernel::decode(ptr.weight + n * p.weight_stride + k, ptr.scale + n * p.weight_scale_stride + k / kMxBlock,
                           take, Kernel::row(decoded, i, stride));
     }
+    const Ahead ahead{task.n1 + Kernel::kRows <= p.n ? ptr.weight + task.n1 * p.weight_stride : nullptr,
+                      p.weight_stride};
     float* tile = tiles;
     for (int64_t i = task.first; i < task.last; ++i) {
       const int64_t m = i * Kernel::kColumns, rows = smaller(Kernel::kColumns, task.rows - m);
       const auto* x = packed + i * panel_size + k * Kernel::kPerColumn;
       for (int64_t n = task.n0; n < task.n1; n += Kernel::kRows, tile += one_pass ? 0 : tile_size) {
-        Kernel::multiply(decoded + (n - task.n0) * stride, stride, x, rows, round_up(take, Kernel::kGroup), tile,
-                         k > 0);
+        Kernel::multiply(decoded + (n - task.n0) * stride, stride, x, rows, round_up(take, Kernel::kGroup), tile, k > 0,
+                         i == task.first ? ahead : Ahead{});
         if (k + take < p.k) continue;
         finish_tile<Kernel>(p, ptr, tile, n, smaller(n + Kernel::kRows, task.n1), task.m0 + m, task.m0 + m + rows);
       }

@@ -22,7 +22,7 @@ struct AmxTile : Bf16Operands<kTiles, kPlanes, kBf16Group> {
   using Session = AmxTiles;
 
   static void multiply(const uint16_t* weight, int64_t stride, const uint16_t* x, int64_t /*rows*/, int64_t k,
-                       float* tile, bool add) {
+                       float* tile, bool add, Ahead) {
     constexpr int64_t kRowBytes = kColumns * sizeof(float);
     float* lower = tile + 16 * kColumns;
     if (add) {

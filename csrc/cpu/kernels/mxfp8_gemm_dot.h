@@ -29,8 +29,11 @@ struct DotTile : Bf16Operands<1, kPlanes, kDotRows * kBf16Group> {
   };
 
   static void multiply(const uint16_t* weight, int64_t /*stride*/, const uint16_t* x, int64_t rows, int64_t k,
-                       float* tile, bool add) {
-    return rows <= 8 ? multiply<Eight>(weight, x, k, tile, add) : multiply<Sixteen>(weight, x, k, tile, add);
+                       float* tile, bool add, Ahead ahead) {
+    constexpr int64_t kMostAhead = 8192;  // what is decoded and what is fetched must both fit into the second cache
+    if (!ahead.rows || k > kMostAhead) ahead = {reinterpret_cast<const uint8_t*>(weight), 0};  // fetches nothing new
+    return rows <= 8 ? multiply<Eight>(weight, x, k, tile, add, ahead)
+                     : multiply<Sixteen>(weight, x, k, tile, add, ahead);
   }
 
  private:
@@ -54,7 +57,8 @@ struct DotTile : Bf16Operands<1, kPlanes, kDotRows * kBf16Group> {
   };
 
   template <typename Sums>
-  static void multiply(const uint16_t* weight, const uint16_t* x, int64_t k, float* tile, bool add) {
+  static void multiply(const uint16_t* weight, const uint16_t* x, int64_t k, float* tile, bool add,
+                       const Ahead& ahead) {
     Sums sums[kRows] = {};
     if (add)
 #pragma GCC unroll 32
@@ -63,6 +67,7 @@ struct DotTile : Bf16Operands<1, kPlanes, kDotRows * kBf16Group> {
       for (int q = 0; q < kPlanes; ++q)
         for (int r = 0; r < kGroup; r += 2, x += 2 * kColumns) {
           const auto columns = Sums::columns(x);
+          __builtin_prefetch(ahead.rows + smaller(r / 2, kRows - 1) * ahead.stride + i, 0, 2);
 #pragma GCC unroll 32
           for (int n = 0; n < kRows; ++n) sums[n].add(columns, load_as<int32_t>(weight + n * kGroup + r));
         }

@@ -59,7 +59,7 @@ struct FloatTile {
   }
 
   static void multiply(const float* weight, int64_t stride, const float* x, int64_t /*rows*/, int64_t k, float* tile,
-                       bool add) {
+                       bool add, Ahead) {
     for (int64_t i = 0; i < k; i += kDepth)
       multiply_part(weight + i, stride, x + i * kColumns, smaller(kDepth, k - i), tile, add || i > 0);
   }
