@@ -44,6 +44,7 @@ struct FloatTile {
     constexpr uint8_t kMostScale = 245;  // 448 * 2^(245 - 127) is far inside a float's range, as its multiples are
     bool plain = !has_e4m3_nan(codes, k);
     for (int64_t i = 0; i < k; i += kMxBlock) {
+      __builtin_prefetch(codes + i + k);  // what is decoded next, or after the panel's other rows
       const uint8_t s = scale[i / kMxBlock];
       const int64_t left = smaller(kMxBlock, k - i);
       plain = plain && (s <= kMostScale || (s != kE8m0Nan && all_zero(codes + i, left)));
