@@ -94,7 +94,7 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
           dtype_string(s.scalar_type()));
     CHECK(s.dim() == 1 && s.size(0) == p.heads, "sinks", "[H] = [" + std::to_string(p.heads) + "]", shape_string(s));
     check_storage(kOp, s, "sinks");
-    p.sinks_stride = stride_of(s, 0);
+    p.has_sinks = true, p.sinks_stride = stride_of(s, 0);
   }
   if (a.alibi_slopes) {
     const Tensor& s = *a.alibi_slopes;
@@ -103,6 +103,7 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
     CHECK((s.dim() == 1 && s.size(0) == p.heads) || (s.dim() == 2 && s.size(0) == p.batch && s.size(1) == p.heads),
           "alibi_slopes", "[H] or [B, H]", shape_string(s));
     check_storage(kOp, s, "alibi_slopes");
+    p.has_alibi = true;
     p.alibi_stride = {s.dim() == 1 ? 0 : stride_of(s, 0), stride_of(s, s.dim() - 1)};
   }
   return p;
