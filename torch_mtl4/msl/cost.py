@@ -19,7 +19,8 @@ Bytes
     unique      how many different bytes of the buffer were touched in the dispatch: what a perfect cache would move.
     device      buffers in the address space device, tensors and their scales; every array or `Buffer` by its argument.
                 Arguments that share memory are one line, "x, y".
-    texture     whole pixels: one for read, write and nearest sampling, four for linear sampling and gather.
+    texture     whole pixels: one for read, write and nearest sampling, four for linear sampling and gather, less those
+                that lie outside.
     constant    arguments in the address space constant, apart from the others because GPUs serve them from a cache of
                 their own or from registers. Constants at program scope are part of the program and not counted.
     threadgroup total only. `threadgroup_memory` is how much a threadgroup has.
