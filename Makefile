@@ -2,6 +2,7 @@
 #   make demo   stock PyTorch beside torch_mtl4 on real weights       make test   the whole test-suite
 #   make lint   formats, style, generated tables                      make bench  timings beside the peers, as JSON
 #   make sweep  the long parameter sweeps                             make setup  everything installed, nothing run
+#   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
 
 VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3.10 python3,$(shell command -v $(name))))
@@ -16,7 +17,7 @@ SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
 export HF_HUB_OFFLINE = 1
 export PYTHONUNBUFFERED = 1
 
-.PHONY: setup demo test sweep lint format bench clean
+.PHONY: setup demo test sweep amx lint format bench clean
 
 setup: $(VENV)/.test $(VENV)/.lint
 
@@ -31,6 +32,10 @@ sweep: $(VENV)/.test
 
 bench: $(VENV)/.demo
 	$(PY) -m benchmarks.run $(ARGS)
+
+amx: $(VENV)/.test
+	TORCH_MTL4_SOFTWARE_AMX=1 $(PY) setup.py -q build --build-lib build/amx/lib --build-temp build/amx/obj
+	PYTHONPATH=build/amx/lib TORCH_MTL4_CPU_ISA=amx $(VENV)/bin/pytest -m "not sweep" tests/ops $(ARGS)
 
 lint: $(VENV)/.lint
 	$(VENV)/bin/ruff check .

@@ -2,7 +2,8 @@
 
 Each file of csrc/cpu/kernels is compiled once per instruction set of the target architecture (see csrc/cpu/isa.h).
 Objects that are newer than their source, its headers and this file are kept. TORCH_MTL4_WERROR=0 lets a compiler that
-knows more warnings than ours build it all the same.
+knows more warnings than ours build it all the same. TORCH_MTL4_SOFTWARE_AMX=1 builds the AMX kernels on functions in
+place of AMX's instructions (csrc/cpu/kernels/amx_software.h).
 """
 
 import os
@@ -35,6 +36,10 @@ KERNEL_CXX_FLAGS += ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
 AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mprefer-vector-width=512"]
 AVX512_BF16 = [*AVX512, "-mavx512bf16", "-mavx512vbmi"]
+AMX = ["-mamx-tile", "-mamx-bf16"]
+if os.environ.get("TORCH_MTL4_SOFTWARE_AMX") == "1":
+    AMX = ["-DMTL4_SOFTWARE_AMX"]
+    CXX_FLAGS += AMX  # the choice of the instruction set must know
 ARM = {"baseline": [], "neon": []}
 ISA_FLAGS = {
     "x86_64": {
@@ -42,7 +47,7 @@ ISA_FLAGS = {
         "avx2": AVX2,
         "avx512": AVX512,
         "avx512_bf16": AVX512_BF16,
-        "amx": [*AVX512_BF16, "-mamx-tile", "-mamx-bf16"],
+        "amx": [*AVX512_BF16, *AMX],
     },
     "arm64": ARM,
     "aarch64": ARM,

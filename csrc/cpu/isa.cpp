@@ -15,12 +15,15 @@ namespace {
 constexpr Isa kAll[] = {Isa::baseline, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
 
 #if defined(__x86_64__)
-bool amx_permitted() {
-#if defined(__linux__) && defined(SYS_arch_prctl)
+bool has_amx() {
+#if defined(MTL4_SOFTWARE_AMX)
+  return true;
+#elif defined(__linux__) && defined(SYS_arch_prctl)
   // The kernel enables the tile registers per process and on request only: ARCH_REQ_XCOMP_PERM for XTILEDATA
   // (Linux Documentation/arch/x86/xstate.rst).
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
   return false;
 #endif
@@ -41,8 +44,7 @@ bool has(Isa isa) {
     case Isa::avx512_bf16:
       return has(Isa::avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
     case Isa::amx:
-      return has(Isa::avx512_bf16) && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
-             amx_permitted();
+      return has(Isa::avx512_bf16) && has_amx();
   }
   return false;
 }

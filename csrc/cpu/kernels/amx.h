@@ -1,11 +1,16 @@
 // The state of AMX's eight tile registers, all of 16 rows of 64 bytes.
 #pragma once
 
-#if defined(__AMX_TILE__)
+#if defined(__AMX_BF16__) || (defined(MTL4_SOFTWARE_AMX) && defined(MTL4_ISA_AMX))
+#define MTL4_AMX 1
 
 #include <immintrin.h>
 
 #include <cstdint>
+
+#if defined(MTL4_SOFTWARE_AMX)
+#include "cpu/kernels/amx_software.h"
+#endif
 
 namespace mtl4::cpu::MTL4_ISA {
 

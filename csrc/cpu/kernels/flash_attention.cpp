@@ -341,7 +341,7 @@ void with_products(const FlashAttentionProblem& p, const FlashAttentionSchedule&
   if (s.unpacked)
     return by_dtype(p.dtype,
                     [&](auto type) { call(type, UnpackedProducts<decltype(type)>{p.head_dim, p.v_head_dim}); });
-#if defined(__AMX_BF16__)
+#if defined(MTL4_AMX)
   using PairProducts = AmxProducts;
 #elif defined(__AVX512BF16__)
   using PairProducts = Dpbf16Products;

@@ -1,9 +1,10 @@
 // The two products of attention on AMX tiles, for bfloat16 inputs.
 #pragma once
 
-#if defined(__AMX_BF16__)
-
 #include "cpu/kernels/amx.h"
+
+#if defined(MTL4_AMX)
+
 #include "cpu/kernels/flash_attention_pairs.h"
 
 namespace mtl4::cpu::MTL4_ISA {

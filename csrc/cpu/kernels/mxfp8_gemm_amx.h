@@ -1,9 +1,10 @@
 // The tile of mxfp8_gemm.h on AMX: bf16 in, float accumulation.
 #pragma once
 
-#if defined(__AMX_BF16__)
-
 #include "cpu/kernels/amx.h"
+
+#if defined(MTL4_AMX)
+
 #include "cpu/kernels/mxfp8_gemm_bf16.h"
 
 namespace mtl4::cpu::MTL4_ISA {

@@ -44,7 +44,7 @@ void linear(const Mxfp8LinearProblem& p, const LinearPointers<T>& ptr) {
   if (p.k == 0 || p.m <= 2) return few_rows(p, ptr);
 #if defined(__AVX512BF16__) && defined(__AVX512VBMI__)
   if constexpr (sizeof(T) == 2) {
-#if defined(__AMX_BF16__)
+#if defined(MTL4_AMX)
     return p.m <= 16 ? gemm<AmxTile<1, kBf16Planes<T>>>(p, ptr) : gemm<AmxTile<2, kBf16Planes<T>>>(p, ptr);
 #else
     return p.m <= 4 ? few_rows(p, ptr) : gemm<DotTile<kBf16Planes<T>>>(p, ptr);
