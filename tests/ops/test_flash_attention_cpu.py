@@ -10,7 +10,10 @@ import attention_harness as harness
 import pytest
 import torch
 
+import torch_mtl4
 from torch_mtl4 import flash_attention, testing
+
+PACKAGE = Path(torch_mtl4.__file__).resolve().parents[1]  # the one under test, which may be a build of its own
 
 ISAS = ("baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx")
 BQ, BK, STEP, MIN_SPLIT = 32, 256, 32, 512  # csrc/cpu/kernels/flash_attention.h
@@ -18,11 +21,12 @@ FEW_ROWS = 16  # csrc/cpu/flash_attention.cpp
 
 
 def in_process(code, isa=None):
+    # In the folder of the tests: python -c looks for modules where it starts.
     here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parent.parent)])}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     if isa is not None:
         environment["TORCH_MTL4_CPU_ISA"] = isa
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=here)
 
 
 def check_tile_edges():

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import torch_mtl4
+
+PACKAGE = Path(torch_mtl4.__file__).resolve().parents[1]  # the one under test, which may be a build of its own
+
 INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 CASES = """
 import test_random_sweep as sweep
@@ -16,10 +20,11 @@ sweep.check_mx(range(40))
 
 
 def run(isa, code):
+    # In the folder of the tests: python -c looks for modules where it starts.
     here = Path(__file__).parent
     environment = {**os.environ, "TORCH_MTL4_CPU_ISA": isa}
-    environment["PYTHONPATH"] = os.pathsep.join([str(here), str(here.parent.parent), environment.get("PYTHONPATH", "")])
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE), environment.get("PYTHONPATH", "")])
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=here)
 
 
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)

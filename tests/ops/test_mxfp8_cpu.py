@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import torch_mtl4
 from torch_mtl4 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize, testing
+
+PACKAGE = Path(torch_mtl4.__file__).resolve().parents[1]  # the one under test, which may be a build of its own
 
 INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -222,13 +225,15 @@ def run_cases():
 
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_instruction_set(isa):
+    # In the folder of the tests: python -c looks for modules where it starts.
     here = Path(__file__).parent
-    path = os.pathsep.join([str(here), str(here.parent.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(PACKAGE), os.environ.get("PYTHONPATH", "")])
     result = subprocess.run(
         [sys.executable, "-c", "import test_mxfp8_cpu; test_mxfp8_cpu.run_cases()"],
         env={**os.environ, "TORCH_MTL4_CPU_ISA": isa, "PYTHONPATH": path},
         capture_output=True,
         text=True,
+        cwd=here,
     )
     if "this machine has no" in result.stderr:
         pytest.skip(f"this machine has no {isa}")
