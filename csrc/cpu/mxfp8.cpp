@@ -4,23 +4,15 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
-#include <vector>
-
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/mxfp8.h"
+#include "ops/shape.h"
 
 namespace mtl4::cpu {
 namespace {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
-
-std::vector<int64_t> with_last(const Tensor& t, int64_t last) {
-  std::vector<int64_t> sizes;
-  for (int64_t i = 0; i + 1 < t.dim(); ++i) sizes.push_back(t.size(i));
-  sizes.push_back(last);
-  return sizes;
-}
 
 const uint8_t* bytes(const Tensor& t) { return static_cast<const uint8_t*>(t.const_data_ptr()); }
 uint8_t* mutable_bytes(const Tensor& t) { return static_cast<uint8_t*>(t.mutable_data_ptr()); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/device.h>
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/Exception.h>
@@ -25,6 +26,24 @@ inline std::string dtype_string(torch::headeronly::ScalarType t) { return torch:
 inline bool is_float(torch::headeronly::ScalarType t) {
   using torch::headeronly::ScalarType;
   return t == ScalarType::Float || t == ScalarType::Half || t == ScalarType::BFloat16;
+}
+
+inline std::string device_string(const torch::stable::Tensor& t) {
+  using torch::headeronly::DeviceType;
+  const DeviceType type = t.device().type();
+  return type == DeviceType::CPU ? "cpu" : type == DeviceType::MPS ? "mps" : "another device";
+}
+
+// An op runs where its first tensor is, and takes none from anywhere else.
+inline void check_device(const char* op, const torch::stable::Tensor& t, const char* name) {
+  const std::string device = device_string(t);
+  MTL4_CHECK(op, device == "cpu" || device == "mps", name, "on cpu or mps", device);
+}
+
+inline void check_same_device(const char* op, const torch::stable::Tensor& t, const char* name,
+                              const torch::stable::Tensor& first, const char* first_name) {
+  const std::string device = device_string(t), expected = device_string(first);
+  MTL4_CHECK(op, device == expected, name, std::string("on ") + first_name + "'s device " + expected, device);
 }
 
 // Resizing a storage can leave a tensor that names more memory than there is.

@@ -21,10 +21,18 @@ std::array<int64_t, 4> strides4(const Tensor& t) {
   return {stride_of(t, 0), stride_of(t, 1), stride_of(t, 2), t.size(3) > 1 ? t.stride(3) : 1};
 }
 
-void check_input(const Tensor& t, const char* name, ScalarType dtype) {
+void check_input(const Tensor& t, const char* name, const Tensor& query) {
+  const ScalarType dtype = query.scalar_type();
   CHECK(t.dim() == 4, name, "with 4 dimensions", shape_string(t));
   CHECK(t.scalar_type() == dtype, name, "of query's dtype " + dtype_string(dtype), dtype_string(t.scalar_type()));
-  CHECK(t.is_cpu(), name, "on cpu", "another device");
+  check_same_device(kOp, t, name, query, "query");
+  check_storage(kOp, t, name);
+}
+
+// Sinks and slopes.
+void check_head_values(const Tensor& t, const char* name, const Tensor& query) {
+  check_same_device(kOp, t, name, query, "query");
+  CHECK(t.scalar_type() == ScalarType::Float, name, "of dtype float32", dtype_string(t.scalar_type()));
   check_storage(kOp, t, name);
 }
 
@@ -49,9 +57,10 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
   FlashAttentionProblem p;
   p.dtype = a.query.scalar_type();
   CHECK(is_float(p.dtype), "query", "of dtype float32, bfloat16 or float16", dtype_string(p.dtype));
-  check_input(a.query, "query", p.dtype);
-  check_input(a.key, "key", p.dtype);
-  check_input(a.value, "value", p.dtype);
+  check_device(kOp, a.query, "query");
+  check_input(a.query, "query", a.query);
+  check_input(a.key, "key", a.query);
+  check_input(a.value, "value", a.query);
   p.batch = a.query.size(0), p.heads = a.query.size(1), p.q_len = a.query.size(2), p.head_dim = a.query.size(3);
   p.kv_heads = a.key.size(1), p.kv_len = a.key.size(2), p.v_head_dim = a.value.size(3);
   CHECK(a.key.size(0) == p.batch && a.key.size(3) == p.head_dim, "key", "[B, Hkv, Lk, D]", shape_string(a.key));
@@ -67,7 +76,7 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
 
   if (a.attn_mask) {
     const Tensor& mask = *a.attn_mask;
-    CHECK(mask.is_cpu(), "attn_mask", "on cpu", "another device");
+    check_same_device(kOp, mask, "attn_mask", a.query, "query");
     check_storage(kOp, mask, "attn_mask");
     p.mask_dtype = mask.scalar_type();
     CHECK(p.mask_dtype == ScalarType::Bool || p.mask_dtype == ScalarType::Double || is_float(p.mask_dtype), "attn_mask",
@@ -90,20 +99,15 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
   p.softcap = a.softcap ? static_cast<float>(*a.softcap) : 0.0f;
   if (a.sinks) {
     const Tensor& s = *a.sinks;
-    CHECK(s.is_cpu() && s.scalar_type() == ScalarType::Float, "sinks", "of dtype float32 on cpu",
-          dtype_string(s.scalar_type()));
+    check_head_values(s, "sinks", a.query);
     CHECK(s.dim() == 1 && s.size(0) == p.heads, "sinks", "[H] = [" + std::to_string(p.heads) + "]", shape_string(s));
-    check_storage(kOp, s, "sinks");
-    p.has_sinks = true, p.sinks_stride = stride_of(s, 0);
+    p.sinks_stride = stride_of(s, 0);
   }
   if (a.alibi_slopes) {
     const Tensor& s = *a.alibi_slopes;
-    CHECK(s.is_cpu() && s.scalar_type() == ScalarType::Float, "alibi_slopes", "of dtype float32 on cpu",
-          dtype_string(s.scalar_type()));
+    check_head_values(s, "alibi_slopes", a.query);
     CHECK((s.dim() == 1 && s.size(0) == p.heads) || (s.dim() == 2 && s.size(0) == p.batch && s.size(1) == p.heads),
           "alibi_slopes", "[H] or [B, H]", shape_string(s));
-    check_storage(kOp, s, "alibi_slopes");
-    p.has_alibi = true;
     p.alibi_stride = {s.dim() == 1 ? 0 : stride_of(s, 0), stride_of(s, s.dim() - 1)};
   }
   return p;

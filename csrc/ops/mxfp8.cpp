@@ -10,13 +10,8 @@ using torch::stable::Tensor;
 
 int64_t blocks_of(int64_t k) { return (k + kMxBlock - 1) / kMxBlock; }
 
-void check_cpu(const char* op, const Tensor& t, const char* name) {
-  MTL4_CHECK(op, t.is_cpu(), name, "on cpu", "another device");
-  check_storage(op, t, name);
-}
-
 void check_bytes(const char* op, const Tensor& t, const char* name) {
-  check_cpu(op, t, name);
+  check_storage(op, t, name);
   MTL4_CHECK(op, t.scalar_type() == ScalarType::Byte, name, "of dtype uint8", dtype_string(t.scalar_type()));
 }
 
@@ -39,7 +34,8 @@ void check_scale_shape(const char* op, const Tensor& data, const Tensor& scale, 
 
 Mxfp8CodecProblem check_mxfp8_quantize(const Tensor& x, const std::string& scaling) {
   constexpr const char* op = "mxfp8_quantize";
-  check_cpu(op, x, "x");
+  check_device(op, x, "x");
+  check_storage(op, x, "x");
   MTL4_CHECK(op, is_float(x.scalar_type()), "x", "of dtype float32, bfloat16 or float16",
              dtype_string(x.scalar_type()));
   MTL4_CHECK(op, x.dim() >= 1, "x", "with at least 1 dimension", shape_string(x));
@@ -59,7 +55,9 @@ Mxfp8CodecProblem check_mxfp8_quantize(const Tensor& x, const std::string& scali
 
 Mxfp8CodecProblem check_mxfp8_dequantize(const Tensor& data, const Tensor& scale, ScalarType dtype) {
   constexpr const char* op = "mxfp8_dequantize";
+  check_device(op, data, "data");
   check_bytes(op, data, "data");
+  check_same_device(op, scale, "scale", data, "data");
   check_bytes(op, scale, "scale");
   MTL4_CHECK(op, is_float(dtype), "dtype", "float32, bfloat16 or float16", dtype_string(dtype));
   MTL4_CHECK(op, data.dim() >= 1, "data", "with at least 1 dimension", shape_string(data));
@@ -70,8 +68,11 @@ Mxfp8CodecProblem check_mxfp8_dequantize(const Tensor& data, const Tensor& scale
 Mxfp8LinearProblem check_mxfp8_linear(const Tensor& x, const Tensor& weight, const Tensor& weight_scale,
                                       const std::optional<Tensor>& bias) {
   constexpr const char* op = "mxfp8_linear";
-  check_cpu(op, x, "x");
+  check_device(op, x, "x");
+  check_storage(op, x, "x");
+  check_same_device(op, weight, "weight", x, "x");
   check_bytes(op, weight, "weight");
+  check_same_device(op, weight_scale, "weight_scale", x, "x");
   check_bytes(op, weight_scale, "weight_scale");
   MTL4_CHECK(op, is_float(x.scalar_type()), "x", "of dtype float32, bfloat16 or float16",
              dtype_string(x.scalar_type()));
@@ -83,7 +84,8 @@ Mxfp8LinearProblem check_mxfp8_linear(const Tensor& x, const Tensor& weight, con
   Mxfp8LinearProblem p{x.scalar_type(), rows_of(x),       weight.size(0),
                        weight.size(1),  weight.stride(0), weight_scale.stride(0)};
   if (bias) {
-    check_cpu(op, *bias, "bias");
+    check_same_device(op, *bias, "bias", x, "x");
+    check_storage(op, *bias, "bias");
     MTL4_CHECK(op, bias->scalar_type() == p.dtype, "bias", "of x's dtype " + dtype_string(p.dtype),
                dtype_string(bias->scalar_type()));
     MTL4_CHECK(op, bias->dim() == 1 && bias->size(0) == p.n, "bias", "[N] = [" + std::to_string(p.n) + "]",

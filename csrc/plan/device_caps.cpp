@@ -20,7 +20,7 @@ bool skip(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-bool apply(std::string_view word, DeviceCaps& caps) {
+bool read_word(std::string_view word, DeviceCaps& caps) {
   if (word == "tensor_ops") return caps.tensor_ops = true;
   if (word == "scale_planes") return caps.scale_planes = true;
   if (skip(word, "macos")) {
@@ -39,7 +39,7 @@ DeviceCaps parse_device_caps(std::string_view text) {
   DeviceCaps caps;
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
-    if (apply(word, caps)) continue;
+    if (read_word(word, caps)) continue;
     throw std::invalid_argument("device caps: expected words as in 'g17s macos26.2 tensor_ops scale_planes', got '" +
                                 word + "'");
   }
