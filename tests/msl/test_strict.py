@@ -18,6 +18,11 @@ def test_correct_kernels_are_accepted(path):
     assert result.kernels
 
 
+@pytest.mark.parametrize("tier", msl.TIERS)
+def test_every_tier_can_be_checked(tier):
+    assert msl.check(PRELUDE + KERNEL.format("x[i] *= 2;"), tier=tier)
+
+
 @pytest.mark.parametrize("mistake", [f"E{i}" for i in range(1, 11)])
 def test_mistake_is_rejected(mistake):
     source = (KERNELS / "strict_bad.metal").read_text().splitlines()

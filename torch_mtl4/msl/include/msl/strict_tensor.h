@@ -209,6 +209,7 @@ template <class Scope, class T> constexpr void assert_space_() {
 }
 template <class T> constexpr bool is_plain_ = __is_same(T, remove_addrspace_t<T>);
 
+// auto: a descriptor is itself refused before MSL 4.0, and by name it could not stand here then.
 template <auto D, class S> struct MSL_SINCE_26 matmul2d {
   template <class L, class R, class E, class C = int> requires(is_plain_<L> && is_plain_<R> && is_plain_<E>)
   cooperative_tensor<E, int, 2> get_destination_cooperative_tensor() const;

@@ -1,4 +1,4 @@
-// Text put together at compile time, for the messages of static_assert and the names of costs.
+// Text put together at compile time, for the messages of static_assert.
 #pragma once
 #include "scalar.h"
 namespace msl {
