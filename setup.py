@@ -1,5 +1,8 @@
 """Builds the extension: one library on torch's stable ABI, and the small pybind11 module beside it.
 
+On macOS the library has the MPS backend as well (csrc/runtime, csrc/mps), with the Metal sources in it as text: the
+Command Line Tools are enough, since Metal's compiler is a part of the system and works when the package runs.
+
 Each file of csrc/cpu/kernels is compiled once per instruction set of the target architecture (see csrc/cpu/isa.h).
 Objects that are newer than their source, its headers and this file are kept. TORCH_MTL4_WERROR=0 lets a compiler that
 knows more warnings than ours build it all the same. TORCH_MTL4_SOFTWARE_AMX=1 builds the AMX kernels on functions in
@@ -8,6 +11,7 @@ place of AMX's instructions (csrc/cpu/kernels/amx_software.h).
 
 import os
 import platform
+import runpy
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +23,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-if sys.platform == "darwin":
+HAS_MPS = sys.platform == "darwin"
+if HAS_MPS:
     # torch for macOS is arm64 only and needs macOS 14, whatever the Python at hand was built for.
     os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", "14.0")
     os.environ.setdefault("ARCHFLAGS", "-arch arm64")
@@ -57,14 +62,32 @@ ISA_FLAGS = {
 class BuildExt(build_ext):
     """Compiles all sources in parallel, and the kernels once per instruction set."""
 
-    def build_extension(self, ext):
+    def jobs(self, ext):
+        """What is compiled: (source, folder of the object, flags)."""
         jobs = [(source, "common", []) for source in ext.sources]
         if ext.name == "torch_mtl4._C":
+            if HAS_MPS:
+                jobs.append((self.metal_sources(), "common", []))
             # Smaller instruction sets first: of an inline function that several objects define, the linker keeps the
             # first, and a larger set's must not end up in the path of a machine that lacks it.
             for isa, flags in ISA_FLAGS.get(platform.machine(), {"baseline": []}).items():
                 macros = [f"-DMTL4_ISA={isa}", f"-DMTL4_ISA_{isa.upper()}=1"]
                 jobs += [(source, isa, [*KERNEL_CXX_FLAGS, *macros, *flags]) for source in sources("csrc/cpu/kernels")]
+        return jobs
+
+    def metal_sources(self):
+        """The file that holds metal/ as text, written anew where that has changed."""
+        path = Path(self.build_temp, "metal_sources.cpp")
+        text = runpy.run_path("torch_mtl4/_metal_sources.py")["as_cpp"]()
+        if not path.is_file() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return str(path)
+
+    def build_extension(self, ext):
+        if ".mm" not in self.compiler.src_extensions:
+            self.compiler.src_extensions.append(".mm")
+        jobs = self.jobs(ext)
         with ThreadPoolExecutor(self.parallel or os.cpu_count()) as pool:
             objects = list(pool.map(lambda job: self.compile(ext, *job), jobs))
         self.compiler.link_shared_object(
@@ -73,6 +96,7 @@ class BuildExt(build_ext):
             libraries=self.get_libraries(ext),
             library_dirs=ext.library_dirs,
             export_symbols=self.get_export_symbols(ext),
+            extra_postargs=ext.extra_link_args,
             build_temp=self.build_temp,
             target_lang="c++",
         )
@@ -112,19 +136,20 @@ class BuildPy(build_py):
 
 
 def sources(*folders):
-    return sorted(str(p) for folder in folders for p in Path(folder).glob("*.cpp"))
+    return sorted(str(p) for folder in folders for end in ("cpp", "mm") for p in Path(folder).glob(f"*.{end}"))
 
 
 setup(
     ext_modules=[
         Extension(
             "torch_mtl4._C",
-            sources("csrc/ops", "csrc/cpu", "csrc/plan"),
+            sources("csrc/ops", "csrc/cpu", "csrc/plan", *(["csrc/runtime", "csrc/mps"] if HAS_MPS else [])),
             include_dirs=["csrc", "metal"],
             define_macros=[("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION)],
             extra_compile_args=[*CXX_FLAGS, *TORCH_INCLUDES],
             library_dirs=torch.utils.cpp_extension.library_paths(),
             libraries=["torch_cpu"],
+            extra_link_args=["-framework", "Metal", "-framework", "Foundation"] if HAS_MPS else [],
             language="c++",
         ),
         Extension(

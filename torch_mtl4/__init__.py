@@ -1,6 +1,7 @@
 """Block-quantized linears and flash attention for PyTorch on Apple Silicon, with a fast CPU backend."""
 
 from torch_mtl4 import nn
+from torch_mtl4.backends import backend_status
 from torch_mtl4.integrations.names import register as _register_attention
 from torch_mtl4.integrations.patching import patch, unpatch
 from torch_mtl4.integrations.quantization import register as _register_quantizer
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Mtl4Config",
+    "backend_status",
     "disable",
     "enable",
     "enabled",

@@ -1,6 +1,6 @@
 """The Metal sources of the package: one flattened ASCII text an op, which is what a Mac compiles at run time.
 
-Needs nothing but the standard library: setup.py uses it as well.
+Needs nothing but the standard library: setup.py uses it as well, to put the texts into the library for macOS.
 """
 
 import re
@@ -31,6 +31,31 @@ def flattened(name: str) -> str:
     if name not in names():
         raise ValueError(f"flattened: expected one of {', '.join(names())}, got {name!r}")
     return "\n".join(_lines(f"{name}/{name}.metal", set())) + "\n"
+
+
+def as_cpp() -> str:
+    """C++ that defines csrc/runtime/sources.h with all texts in it."""
+    texts = "\n".join(f'    {{"{name}", R"MSL({flattened(name)})MSL"}},' for name in names())
+    return f"""// Written by torch_mtl4/_metal_sources.py.
+#include "runtime/sources.h"
+
+#include <torch/headeronly/util/Exception.h>
+
+#include <utility>
+
+namespace mtl4::runtime {{
+
+std::string_view metal_source(std::string_view name) {{
+  static constexpr std::pair<std::string_view, std::string_view> kSources[] = {{
+{texts}
+  }};
+  for (const auto& [known, text] : kSources)
+    if (known == name) return text;
+  STD_TORCH_CHECK(false, "torch_mtl4: there is no Metal source named ", name);
+}}
+
+}}  // namespace mtl4::runtime
+"""
 
 
 def _lines(path: str, seen: set[str]) -> list[str]:

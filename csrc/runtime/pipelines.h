@@ -1,0 +1,27 @@
+// Compiled kernels, each built once for each device.
+#pragma once
+
+#import <Metal/Metal.h>
+
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace mtl4::runtime {
+
+// All that a pipeline depends on.
+struct PipelineKey {
+  std::string source;
+  Language language;
+  std::string kernel;
+  std::vector<FunctionConstant> constants;
+};
+
+// "mxfp8_linear/mxfp8_linear_half [causal=1] in Metal 4.0": of the cache, and of errors.
+std::string to_string(const PipelineKey& key);
+
+// The pipeline lives as long as the process. Throws what Metal's compiler says, below the key.
+id<MTLComputePipelineState> pipeline(id<MTLDevice> device, const PipelineKey& key);
+
+}  // namespace mtl4::runtime
