@@ -1,8 +1,9 @@
 # The verbs. Each one sets up what it needs from a clean clone; stamps in $(VENV) keep that from being repeated.
-#   make demo   stock PyTorch beside torch_mtl4 on real weights       make test   the whole test-suite
+#   make demo   stock PyTorch beside torch_mtl4 on real weights       make test   the whole test-suite but that of host
 #   make lint   formats, style, generated tables                      make bench  timings beside the peers, as JSON
 #   make sweep  the long parameter sweeps                             make setup  everything installed, nothing run
 #   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
+#   make host   the MPS backend without a Mac: compiled for macOS, and run on a Metal device in software
 
 VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3.10 python3,$(shell command -v $(name))))
@@ -10,14 +11,14 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --constraint constraints.txt
 ARGS ?=
-CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
+CPP := $(shell find csrc tests/host -name '*.h' -o -name '*.cpp' -o -name '*.mm')
 SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
 
 # Weights and tokenizers come from installed packages: a run that reaches for a hub is a bug.
 export HF_HUB_OFFLINE = 1
 export PYTHONUNBUFFERED = 1
 
-.PHONY: setup demo test sweep amx lint format bench clean
+.PHONY: setup demo test sweep amx host lint format bench clean
 
 setup: $(VENV)/.test $(VENV)/.lint
 
@@ -25,10 +26,13 @@ demo: $(VENV)/.demo
 	$(PY) -m torch_mtl4 demo $(ARGS)
 
 test: $(VENV)/.test
-	$(PY) -m pytest -m "not sweep" $(ARGS)
+	$(PY) -m pytest -m "not sweep" --ignore tests/host $(ARGS)
 
 sweep: $(VENV)/.test
 	$(PY) -m pytest -m sweep $(ARGS)
+
+host: $(VENV)/.test
+	$(PY) -m pytest tests/host tests/metal -m "not sweep" --device mps $(ARGS)
 
 bench: $(VENV)/.demo
 	$(PY) -m benchmarks.run $(ARGS)

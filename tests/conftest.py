@@ -11,6 +11,17 @@ import torch
 
 from torch_mtl4.demo import text
 
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--device",
+        choices=("emulated", "mps"),
+        default="emulated",
+        help="what runs the kernels of tests/metal: their plans on the MSL runner, or the MPS backend as a Mac has it, "
+        "on the software Metal device of tests/host",
+    )
+
+
 WORDS = sorted({word.strip(".,;").lower() for word in text.text().split()})
 
 

@@ -1,0 +1,2 @@
+// GNUstep's headers ask for it.
+#include <Block.h>
