@@ -2,8 +2,8 @@
 #   make demo   stock PyTorch beside torch_mtl4 on real weights       make test   the whole test-suite but that of host
 #   make lint   formats, style, generated tables                      make bench  timings beside the peers, as JSON
 #   make sweep  the long parameter sweeps                             make setup  everything installed, nothing run
-#   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
 #   make host   the MPS backend without a Mac: compiled for macOS, and run on a Metal device in software
+#   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
 
 VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3.10 python3,$(shell command -v $(name))))

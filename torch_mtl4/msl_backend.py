@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torch_mtl4 import _metal_sources, _ops, msl
+from torch_mtl4.ops.flash_attention import to_float32_mask
 
 _SENTINEL = {torch.uint8: 0xA5}
 
@@ -149,7 +150,29 @@ def _mxfp8_dequantize(emulation: Emulation, data: Tensor, scale: Tensor, dtype: 
     return out
 
 
+def _flash_attention(
+    emulation: Emulation, query, key, value, attn_mask=None, causal=None, window_left=-1, window_right=-1, scale=None,
+    softcap=None, sinks=None, alibi_slopes=None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    query, key, value = (t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous() for t in (query, key, value))
+    if attn_mask is not None and attn_mask.dtype == torch.float64:
+        attn_mask = to_float32_mask(attn_mask)
+    batch, heads, q_len, _ = query.shape
+    out = query.new_empty(batch, q_len, heads, value.shape[3]).transpose(1, 2)
+    lse = query.new_empty(batch, heads, q_len, dtype=torch.float32)
+    if lse.numel():
+        options = (attn_mask, causal, window_left, window_right, scale, softcap, sinks, alibi_slopes)
+        plan = _ops.flash_attention_plan(query, key, value, *options, emulation.caps)
+        tensors = {
+            "query": query, "key": key, "value": value, "attn_mask": attn_mask, "sinks": sinks,
+            "alibi_slopes": alibi_slopes, "out": out, "lse": lse,
+        }  # fmt: skip
+        emulation.run(plan, tensors, ("out", "lse"))
+    return out, lse
+
+
 _IMPLEMENTATIONS: dict[str, Callable] = {
+    "flash_attention": _flash_attention,
     "mxfp8_quantize": _mxfp8_quantize,
     "mxfp8_dequantize": _mxfp8_dequantize,
 }

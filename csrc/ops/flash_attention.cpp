@@ -101,13 +101,14 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
     const Tensor& s = *a.sinks;
     check_head_values(s, "sinks", a.query);
     CHECK(s.dim() == 1 && s.size(0) == p.heads, "sinks", "[H] = [" + std::to_string(p.heads) + "]", shape_string(s));
-    p.sinks_stride = stride_of(s, 0);
+    p.has_sinks = true, p.sinks_stride = stride_of(s, 0);
   }
   if (a.alibi_slopes) {
     const Tensor& s = *a.alibi_slopes;
     check_head_values(s, "alibi_slopes", a.query);
     CHECK((s.dim() == 1 && s.size(0) == p.heads) || (s.dim() == 2 && s.size(0) == p.batch && s.size(1) == p.heads),
           "alibi_slopes", "[H] or [B, H]", shape_string(s));
+    p.has_alibi = true;
     p.alibi_stride = {s.dim() == 1 ? 0 : stride_of(s, 0), stride_of(s, s.dim() - 1)};
   }
   return p;

@@ -28,7 +28,8 @@ struct FlashAttentionProblem {
   int64_t window_left = -1, window_right = -1;  // -1: unbounded
 
   float softmax_scale = 1;
-  float softcap = 0;                      // 0: none
+  float softcap = 0;  // 0: none
+  bool has_sinks = false, has_alibi = false;
   int64_t sinks_stride = 0;               // [H], fp32
   std::array<int64_t, 2> alibi_stride{};  // [B, H], fp32
 };

@@ -18,6 +18,9 @@ STABLE_TORCH_LIBRARY(torch_mtl4, m) {
   m.def("mxfp8_linear(Tensor x, Tensor weight, Tensor weight_scale, Tensor? bias=None) -> Tensor");
 
   // What a GPU would run for such a call, as text (csrc/plan/plan.h); caps as parse_device_caps reads them.
+  m.def(
+      "flash_attention_plan(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, str? causal, int window_left, "
+      "int window_right, float? scale, float? softcap, Tensor? sinks, Tensor? alibi_slopes, str caps) -> str");
   m.def("mxfp8_quantize_plan(Tensor x, str scaling, str caps) -> str");
   m.def("mxfp8_dequantize_plan(Tensor data, Tensor scale, ScalarType dtype, str caps) -> str");
 

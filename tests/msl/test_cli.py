@@ -100,10 +100,34 @@ def test_structs_constants_and_all_layouts(capsys):
 def test_cost_counts_what_the_kernel_does(capsys):
     code, result = run_json(capsys, "cost", KERNELS / "a_basic.metal", *ROW_SUM, "--value", "n=100")
     assert code == 0
-    assert result["cost"]
+    assert result["cost"]["totals"]["device_read"] == 4 * 4 * 100
+    assert result["cost"]["simdgroup_operations"] == {"simd_sum": 4 * (2 + 1)}
     code, out, _ = run(capsys, "cost", KERNELS / "a_basic.metal", *ROW_SUM, "--value", "n=100")
     assert code == 0
-    assert "barriers" in out
+    cells = [[cell.strip() for cell in line.split("│")] for line in out.splitlines()]
+    assert ["", "device bytes read", "1,600", ""] in cells
+    assert ["", "threadgroup barriers", "4", ""] in cells
+
+
+def test_cost_beside_an_earlier_one_and_by_output(capsys, tmp_path):
+    argv = ["cost", KERNELS / "a_basic.metal", *ROW_SUM, "--value", "n=100"]
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(run(capsys, *argv, "--json")[1])
+    argv[argv.index("x=4x100")], argv[argv.index("n=100")] = "x=4x50", "n=50"
+    code, out, _ = run(capsys, *argv, "--per", 4, "--baseline", earlier)
+    assert code == 0
+    cells = [[cell.strip() for cell in line.split("│")] for line in out.splitlines()]
+    assert ["", "device bytes read", "800", "200", "1,600", "0.500", ""] in cells
+    code, result = run_json(capsys, *argv, "--per", 4, "--baseline", earlier)
+    assert result["per_output"]["device bytes read"] == 200
+    assert result["baseline"]["totals"]["device_read"] == 1600
+
+    code, _, err = run(capsys, *argv, "--per", 0)
+    assert (code, "--per: expected at least one output, got 0" in err) == (2, True)
+    earlier.write_text("{}")
+    code, _, err = run(capsys, *argv, "--baseline", earlier)
+    assert (code, "--baseline: expected the output of `cost --json`" in err) == (2, True)
+    assert run(capsys, *argv, "--baseline", tmp_path / "none.json")[0] == 2
 
 
 def test_check(capsys, tmp_path):

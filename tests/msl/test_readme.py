@@ -40,7 +40,7 @@ def words(text):
 
 def test_there_is_something_to_run():
     assert len(COMMANDS) == 4
-    assert sum(kind == "python" for kind, _, _ in BLOCKS) == 2
+    assert sum(kind == "python" for kind, _, _ in BLOCKS) == 3
 
 
 @pytest.mark.parametrize(("label", "block"), COMMANDS, ids=lambda value: words(value)[:40])

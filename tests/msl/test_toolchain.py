@@ -37,20 +37,20 @@ def fresh_compiler():
     compilers.find_compiler.cache_clear()
 
 
-def built(value, **options):
+def built(value, checked=False, count=False, extra_flags=()):
     text = toolchain.preprocess("int k() { return VALUE; }", "k.cpp", [f"-DVALUE={value}"])
-    return toolchain.compile_kernels(text, "k.cpp", **options)
+    return toolchain.compile_kernels(text, "k.cpp", [*toolchain.kernel_flags(checked, count), *extra_flags])
 
 
 def test_equal_sources_are_built_once(own_cache, monkeypatch):
     calls = []
     monkeypatch.setattr(toolchain, "run", lambda *args: calls.append(args) or compilers.run(*args))
-    first = built(1, checked=False)
+    first = built(1)
     again = len(calls)
-    assert built(1, checked=False) == first
+    assert built(1) == first
     assert len(calls) == again + 1  # preprocessed only
-    others = {built(2, checked=False), built(1, checked=True), built(1, checked=False, extra_flags=["-DX"])}
-    assert len({first, *others}) == 4
+    others = {built(2), built(1, checked=True), built(1, count=True), built(1, extra_flags=["-DX"])}
+    assert len({first, *others}) == 5
 
 
 def test_text_and_file_give_the_same_library_as_before(own_cache):
@@ -62,7 +62,7 @@ def test_text_and_file_give_the_same_library_as_before(own_cache):
 
 def test_interrupted_build_leaves_nothing(own_cache):
     with pytest.raises(msl.CompileError, match=r"k\.cpp:1:.*undeclared"):
-        built("undeclared", checked=False)
+        built("undeclared")
     assert not list(own_cache.glob("k_metal*"))
     assert not [path for path in own_cache.iterdir() if path.is_dir()]
 

@@ -4,12 +4,16 @@
     lib.kernel("add").dispatch(threads=1000, threadgroup=256, buffers=[a, b, c])
     assert not lib.report, lib.report
 
+With compile(..., count=True), `lib.cost` counts what the kernel did: bytes, barriers, operations, by the rules of
+`cost.py`.
+
 `README.md` in this folder says which file does what.
 """
 
 from .buffers import Buffer, Output
 from .check import CheckResult, check
 from .compile import compile
+from .cost import Cost, Products, Traffic
 from .errors import CompileError, CompilerNotFoundError, KernelFaultError, MslError
 from .frontend import MslSyntaxError
 from .kernel import DispatchResult, Kernel
@@ -25,6 +29,7 @@ __all__ = [
     "CheckResult",
     "CompileError",
     "CompilerNotFoundError",
+    "Cost",
     "DispatchResult",
     "Finding",
     "Kernel",
@@ -35,11 +40,13 @@ __all__ = [
     "MslError",
     "MslSyntaxError",
     "Output",
+    "Products",
     "Report",
     "Sampler",
     "Tensor",
     "Texture",
     "ThreadPosition",
+    "Traffic",
     "check",
     "compile",
 ]

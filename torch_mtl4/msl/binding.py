@@ -9,6 +9,7 @@ import numpy as np
 
 from . import native
 from .buffers import Buffer, Output
+from .cost import CONSTANT, DEVICE, TEXTURE
 from .element_types import element_type, mismatch
 from .frontend import Parameter
 from .host_arrays import ALIGNMENT, HostSpan, host_span
@@ -23,6 +24,8 @@ class _Argument:
     index: int
     name: str
     readonly: bool
+    space: str = DEVICE
+    order: int = 0  # among those of its kind, as reports list them
     span: HostSpan | None = None
     buffer: Buffer | None = None
     tensor: Tensor | None = None
@@ -58,6 +61,7 @@ class BoundBuffers:
         self._checked = checked
         self._copies: list[_Copy] = []
         self._keep: list = []
+        self._bound: list[tuple[_Argument, int]] = []
         self.bindings: list[native.Binding] = []
         self.textures = (ctypes.POINTER(native.TextureBinding) * native.TEXTURES)()
         hosted = [self._texture(index, value) for index, value in textures.items() if value is not None]
@@ -77,7 +81,7 @@ class BoundBuffers:
 
     def _texture(self, index: int, value) -> _Argument:
         name = f"texture({index})"
-        argument = _Argument(_ELSEWHERE, name, readonly=False)
+        argument = _Argument(_ELSEWHERE, name, readonly=False, space=TEXTURE, order=index)
         if isinstance(value, Output):
             argument.output, value = True, value.array
         texture = value if isinstance(value, Texture) else Texture(value)
@@ -90,7 +94,7 @@ class BoundBuffers:
 
     def _scales(self, owner: _Argument) -> _Argument:
         span = owner.tensor.scales_span(f"the scales of buffers[{owner.index}]")
-        argument = _Argument(_ELSEWHERE, f"{owner.name}.scales", readonly=True, span=span)
+        argument = _Argument(_ELSEWHERE, f"{owner.name}.scales", readonly=True, order=owner.order, span=span)
         argument.placed = lambda address: setattr(owner.tensor_binding, "scales", address)
         owner.tensor_binding = owner.tensor.binding()
         return argument
@@ -114,6 +118,7 @@ class BoundBuffers:
             self._keep.append(argument.span.keep)
 
     def _bind(self, argument: _Argument, buffer: int, offset: int) -> None:
+        self._bound.append((argument, buffer))
         address = self._native.msl_buffer_address(buffer) + offset
         tensor = None
         if argument.placed is not None:
@@ -128,6 +133,15 @@ class BoundBuffers:
         self._keep.append(tensor)
         pointer = ctypes.pointer(tensor) if tensor is not None else None
         self.bindings.append(native.Binding(argument.index, buffer, offset, pointer))
+
+    def counted(self) -> list[tuple[str, str, int]]:
+        """(names of the arguments, their address space, the memory that they share), in the order of the arguments."""
+        sharing: dict[int, list[_Argument]] = {}
+        for argument, buffer in sorted(self._bound, key=lambda b: (b[0].space == TEXTURE, b[0].order, b[0].name)):
+            sharing.setdefault(buffer, []).append(argument)
+        return [
+            (", ".join(a.name for a in arguments), arguments[0].space, buffer) for buffer, arguments in sharing.items()
+        ]
 
     def unwritten(self) -> list[str]:
         """A sentence for each output that the kernel left incomplete; known after a checked dispatch."""
@@ -159,7 +173,9 @@ class BoundBuffers:
 def _argument(kernel: str, index: int, value, parameter: Parameter | None) -> _Argument:
     name = parameter.name if parameter else f"buffer({index})"
     what = f"buffers[{index}] ({name})"
-    argument = _Argument(index, name, readonly=bool(parameter and parameter.constant))
+    argument = _Argument(index, name, readonly=bool(parameter and parameter.constant), order=index)
+    if parameter and parameter.space == CONSTANT:
+        argument.space = CONSTANT
     if isinstance(value, Output):
         argument.output, value = True, value.array
     if isinstance(value, Tensor):

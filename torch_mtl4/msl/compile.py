@@ -20,6 +20,7 @@ def compile(
     only: str | None = None,
     tier: str = DEFAULT_TIER,
     checked: bool = True,
+    count: bool = False,
     layout: str = "m5",
     without_barrier: int | None = None,
 ) -> Library:
@@ -36,6 +37,8 @@ def compile(
         tier: operating system whose compiler is played, see `tiers.TIERS`; "macos27:4.0" asks it for MSL 4.0. Features
             that it does not have are refused with the tier that has them.
         checked: watch every memory access (races, bounds, uninitialised reads) and undefined behaviour; else fast.
+        count: count what each dispatch costs, see `cost.py`; `Library.cost` has the counts. Slower, for it compiles
+            without optimisation; with checked=False nothing else is watched.
         layout: which thread owns which element of a cooperative tensor: "m5", "pre_m5" or "scrambled".
         without_barrier: leave out that barrier of the text, counted from 0; for mutation tests.
 
@@ -53,8 +56,9 @@ def compile(
     text, name = preprocessed(source, name, include, defines, tier)
     cpp, rewriter = translate(text, dict(constants or {}), only, without_barrier)
     check_constants(constants or {}, rewriter.constants)
-    path = toolchain.compile_kernels(cpp, name, checked, find_tier(tier).header_flags())
-    return Library(path, rewriter.kernels, rewriter.constants, checked, layout)
+    flags = [*toolchain.kernel_flags(checked, count), *find_tier(tier).header_flags()]
+    path = toolchain.compile_kernels(cpp, name, flags)
+    return Library(path, rewriter.kernels, rewriter.constants, checked, count, layout)
 
 
 def check_constants(given: Mapping[int | str, object], declared: Sequence[FunctionConstant]) -> None:

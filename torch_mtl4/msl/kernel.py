@@ -1,12 +1,15 @@
 """Dispatches a kernel: checks its arguments, binds its buffers, runs it."""
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import native
 from .binding import BoundBuffers
+from .cost import Cost
+from .counting import read_cost
 from .errors import KernelFaultError
 from .frontend import BUFFER, SAMPLER, TEXTURE, THREADGROUP, KernelDeclaration, Parameter
 from .report import Finding, LogMessage, Report
@@ -22,7 +25,10 @@ THREADGROUP_MEMORY_GRANULE = 16
 
 @dataclass(frozen=True)
 class DispatchResult:
-    """One dispatch: its findings and its statistics. Times are of this machine's CPU and say nothing of a GPU."""
+    """One dispatch: its findings and its statistics. Times are of this machine's CPU and say nothing of a GPU.
+
+    `cost` is what was counted, None in a library that was compiled without `count`.
+    """
 
     report: Report
     log: list[LogMessage]
@@ -33,10 +39,7 @@ class DispatchResult:
     barriers: int
     threadgroup_bytes: int
     workers: int
-
-    def counts(self) -> dict[str, int]:
-        """What was counted: facts of the kernel, the same on every machine."""
-        return {name: getattr(self, name) for name in ("simdgroup_operations", "barriers", "threadgroup_bytes")}
+    cost: Cost | None
 
 
 class Kernel:
@@ -116,6 +119,7 @@ class Kernel:
         options = native.Options(
             workers=workers,
             checked=checked,
+            counted=self.library.counted,
             shuffle=shuffle,
             layout=LAYOUTS[layout],
             zero_cooperative=zero_cooperative,
@@ -127,12 +131,14 @@ class Kernel:
         )
         bound = BoundBuffers(self.name, arguments, self._parameters(BUFFER), images, checked)
         try:
-            stats, report, log = self._run(grid, size, exact, threads is not None, bound, sampling, memory, options)
+            is_exact = threads is not None
+            stats, report, log, cost = self._run(grid, size, exact, is_exact, bound, sampling, memory, options)
             if checked and uninitialised and not stats.aborted and 0 not in grid:
                 for message in bound.unwritten():
                     report.findings.append(Finding("unwritten-output", self.name, message, None, None, None, 1))
             self.library.report.findings.extend(report)
             self.library.log.extend(log)
+            self.library.keep_cost(None if stats.aborted else cost)
             bound.copy_back()
         finally:
             bound.release()
@@ -148,14 +154,15 @@ class Kernel:
             stats.barriers,
             stats.threadgroup_bytes,
             stats.workers,
+            cost,
         )
 
     def _run(
         self, grid, size, exact, is_exact, bound, sampling, memory, options
-    ) -> tuple[native.Stats, Report, list[LogMessage]]:
+    ) -> tuple[native.Stats, Report, list[LogMessage], Cost | None]:
         stats = native.Stats()
         if 0 in grid:
-            return stats, Report(), []
+            return stats, Report(), [], Cost(self.name, 0, 0) if self.library.counted else None
         bindings = (native.Binding * max(1, len(bound.bindings)))(*bound.bindings)
         dispatch = native.Dispatch(
             entry=self._entry,
@@ -171,7 +178,11 @@ class Kernel:
             samplers=sampling,
         )
         reports = native.runtime().msl_dispatch(ctypes.byref(dispatch), ctypes.byref(options), ctypes.byref(stats))
-        return stats, *self.library.collect(self.name, reports)
+        cost = None
+        if self.library.counted:
+            threads = math.prod(exact) if is_exact else math.prod(grid) * math.prod(size)
+            cost = read_cost(self.name, reports, bound, grid, threads, stats.threadgroup_bytes)
+        return stats, *self.library.collect(self.name, reports), cost
 
     def _parameters(self, kind: int) -> dict[int, Parameter]:
         """The parameters of one kind by index, as far as their index is a number."""

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import native, toolchain
+from .cost import Cost
 from .dwarf import FrameTable
+from .errors import MslError
 from .frontend import FunctionConstant, KernelDeclaration
 from .kernel import Kernel
 from .report import Finding, Location, LogMessage, Report, ThreadPosition
@@ -21,6 +23,7 @@ class Library:
         report: the findings of all dispatches so far.
         log: the messages of os_log of all dispatches so far.
         kernels: name to declaration.
+        cost: what the latest dispatch cost, see `cost.py`; MslError if the library does not count.
         constants: the function constants of the source, with whether they were given a value.
     """
 
@@ -30,12 +33,15 @@ class Library:
         kernels: Sequence[KernelDeclaration],
         constants: Sequence[FunctionConstant],
         checked: bool,
+        counted: bool,
         layout: str,
     ):
         self.path = path
         self.kernels = {kernel.name: kernel for kernel in kernels}
         self.constants = tuple(constants)
         self.checked = checked
+        self.counted = counted
+        self._cost: Cost | None = None
         self.layout = layout
         self.report = Report()
         self.log: list[LogMessage] = []
@@ -58,6 +64,19 @@ class Library:
                 names = [*difflib.get_close_matches(name, names, 5), f"{len(names)} kernels"]
             raise ValueError(f"kernel: expected one of {', '.join(names) or 'no kernels'}, got {name!r}")
         return Kernel(self, self.kernels[name], self._entries[name])
+
+    @property
+    def cost(self) -> Cost:
+        """What the latest dispatch cost; MslError if nothing was counted."""
+        if not self.counted:
+            raise MslError("cost: expected a library compiled with count=True, got one that does not count")
+        if self._cost is None:
+            raise MslError("cost: expected a dispatch before, and one that did not crash")
+        return self._cost
+
+    def keep_cost(self, cost: Cost | None) -> None:
+        """Makes this the cost of the latest dispatch."""
+        self._cost = cost
 
     def _location(self, pc: int) -> Location | None:
         begin, end = self._info.image_begin, self._info.image_end

@@ -10,7 +10,7 @@ BUFFERS, THREADGROUP_BUFFERS, TEXTURES, SAMPLERS, MAX_THREADS = 64, 31, 128, 16,
 
 class Options(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int) for name in ("workers", "checked", "shuffle", "layout", "zero_cooperative")),
+        *((name, ctypes.c_int) for name in ("workers", "checked", "counted", "shuffle", "layout", "zero_cooperative")),
         *((name, ctypes.c_int) for name in ("device_races", "uninitialised", "exit_barriers")),
         ("seed", ctypes.c_uint64),
         ("threadgroup_limit", ctypes.c_uint64),
@@ -112,6 +112,30 @@ class ReportView(ctypes.Structure):
     ]
 
 
+class Traffic(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("read", "written", "unique_read", "unique_written")]
+
+
+class CostView(ctypes.Structure):
+    _fields_ = [
+        ("threadgroup", Traffic),
+        *((name, ctypes.c_uint64) for name in ("threadgroup_barriers", "simdgroup_barriers", "named")),
+    ]
+
+
+# Kinds of named counts, in the order of runtime/cost.h.
+COUNTED = ("simdgroup_operations", "device_atomics", "threadgroup_atomics", "products")
+
+
+class NamedCount(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("operations", ctypes.c_uint64),
+        ("multiply_accumulates", ctypes.c_uint64),
+    ]
+
+
 @functools.cache
 def runtime() -> ctypes.CDLL:
     """The loaded runtime; built at the first use."""
@@ -130,5 +154,8 @@ def runtime() -> ctypes.CDLL:
     lib.msl_report_get.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ReportView)]
     lib.msl_log_count.argtypes = [ctypes.c_void_p]
     lib.msl_log_get.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ReportView)]
+    lib.msl_cost.argtypes = [ctypes.c_void_p, ctypes.POINTER(CostView)]
+    lib.msl_cost_buffer.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(Traffic)]
+    lib.msl_cost_named.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(NamedCount)]
     lib.msl_reports_free.argtypes = [ctypes.c_void_p]
     return lib

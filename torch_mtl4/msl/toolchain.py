@@ -50,8 +50,7 @@ _COMMON = [
 ]
 _FAST = ["-O2"]
 # The thread sanitizer's instrumentation skips odd access sizes, so the vectorisers stay off.
-_CHECKED = [
-    "-O1",
+_WATCHED = [
     "-fno-vectorize",
     "-fno-slp-vectorize",
     "-fsanitize=thread",
@@ -61,6 +60,8 @@ _CHECKED = [
     "-tsan-instrument-read-before-write=1",
     "-mllvm",
     "-tsan-instrument-atomics=0",  # atomic.h reports them itself
+]
+_UNDEFINED_BEHAVIOUR = [
     "-fsanitize=array-bounds,alignment,shift,integer-divide-by-zero,float-cast-overflow",
     "-fsanitize-recover=all",
 ]
@@ -82,8 +83,11 @@ _HEADER_FLAGS = ["-x", "c++-header", "-fpch-instantiate-templates", "-Xclang", "
 _PREPROCESS_FLAGS = ["-E", "-x", "c++", "-std=c++23", "-nostdinc", "-undef", "-Wno-builtin-macro-redefined"]
 
 
-def kernel_flags(checked: bool) -> list[str]:
-    return [*_COMMON, *(_CHECKED if checked else _FAST)]
+def kernel_flags(checked: bool, count: bool = False) -> list[str]:
+    if not checked and not count:
+        return [*_COMMON, *_FAST]
+    # An optimiser would merge and move the accesses that are to be counted.
+    return [*_COMMON, "-O0" if count else "-O1", *_WATCHED, *(_UNDEFINED_BEHAVIOUR if checked else [])]
 
 
 @functools.cache
@@ -150,11 +154,10 @@ def preprocess(source: Path | str, name: str, flags: Sequence[str]) -> str:
     return _must(result, name).stdout
 
 
-def compile_kernels(source: str, name: str, checked: bool, extra_flags: Sequence[str] = ()) -> Path:
+def compile_kernels(source: str, name: str, flags: Sequence[str]) -> Path:
     """Builds rewritten C++ into a shared library, or takes it from the cache."""
     require_host()
     compiler = find_compiler()
-    flags = [*kernel_flags(checked), *extra_flags]
     key = cache.digest(source, repr(compiler), own_sources_digest(), *flags, *_RUNTIME_FLAGS)
 
     def build(output: Path):

@@ -81,12 +81,13 @@ def call(
     """The op on arguments that have been checked."""
     left, right = (-1 if side is None else side for side in window or (-1, -1))
     if attn_mask is not None and attn_mask.dtype == torch.float64:
-        attn_mask = _to_float32(attn_mask)
+        attn_mask = to_float32_mask(attn_mask)
     sinks, alibi_slopes = (None if t is None else t.float() for t in (sinks, alibi_slopes))
     return _ops.flash_attention(query, key, value, attn_mask, causal, left, right, scale, softcap, sinks, alibi_slopes)
 
 
-def _to_float32(mask: Tensor) -> Tensor:
+def to_float32_mask(mask: Tensor) -> Tensor:
+    """A float64 mask as float32, finite where it is finite."""
     # float64's lowest value would round to -inf, and a row that attends everywhere alike would attend nowhere.
     limit = torch.finfo(torch.float32).max
     return torch.where(mask.isinf(), mask, mask.clamp(-limit, limit)).float()

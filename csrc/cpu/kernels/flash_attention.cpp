@@ -55,9 +55,12 @@ int64_t at(const std::array<int64_t, 4>& stride, int64_t a, int64_t b, int64_t c
 }
 
 // Divides by the sum, in which the sink takes part.
+//
+// The row goes by reference: as a copy it would be read back wider than it was written, which waits for all stores
+// before it, those of the last row's results among them.
 template <typename T>
-void finish_row(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, const Logits& f, Row row, float max,
-                float sum, const float* acc) {
+void finish_row(const FlashAttentionProblem& p, const FlashAttentionPointers& ptr, const Logits& f, const Row& row,
+                float max, float sum, const float* acc) {
   max = f.to_natural_log(max);
   float top = max, decay = 1;
   const float sink = ptr.sinks == nullptr ? -kInf : ptr.sinks[row.head * p.sinks_stride];

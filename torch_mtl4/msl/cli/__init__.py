@@ -91,5 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     cost = commands_.add_parser(
         "cost", parents=[source, launch], help="count what a dispatch does", epilog=_ARGUMENTS, formatter_class=kind
     )
+    cost.add_argument("--per", type=int, metavar="N", help="also divided by N outputs")
+    cost.add_argument("--baseline", metavar="FILE", help="compare with what an earlier --json has printed")
     cost.set_defaults(command=commands.cost)
     return parser

@@ -1,5 +1,6 @@
 """What the commands do; each returns an outcome that is then shown or printed as JSON."""
 
+import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from ..check import check as check_source
 from ..compile import compile
+from ..cost import Cost
 from ..errors import KernelFaultError
 from ..kernel import LAYOUTS, Kernel
 from ..library import Library
@@ -16,14 +18,16 @@ from . import arguments
 
 @dataclass
 class Outcome:
-    """What a command found."""
+    """What a command found. A cost may come with the baseline that it is compared with, and a number of outputs."""
 
     source: Path
     summary: str
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
-    cost: dict = field(default_factory=dict)
+    cost: Cost | None = None
+    baseline: Cost | None = None
+    per: int | None = None
 
     def as_dict(self) -> dict:
         def plain(array):
@@ -37,7 +41,11 @@ class Outcome:
         if self.outputs:
             result["outputs"] = {name: plain(array) for name, array in self.outputs.items()}
         if self.cost:
-            result["cost"] = self.cost
+            result["cost"] = self.cost.to_dict()
+            if self.per:
+                result["per_output"] = self.cost.per(self.per)
+            if self.baseline:
+                result["baseline"] = self.baseline.to_dict()
         return result
 
 
@@ -75,13 +83,24 @@ def run(options) -> Outcome:
 
 def cost(options) -> Outcome:
     """Counts what one dispatch does."""
-    library = _compile(options, checked=True)
+    baseline = _baseline(Path(options.baseline)) if options.baseline else None
+    if options.per is not None and options.per < 1:
+        raise ValueError(f"--per: expected at least one output, got {options.per}")
+    library = _compile(options, checked=True, count=True)
     kernel = _kernel(library, options.kernel)
     given = arguments.kernel_arguments(kernel.declaration, options.buffer, options.value)
     layout = "m5" if options.layout == "all" else options.layout
     result = _dispatch(kernel, options, given, layout=layout)
-    findings = _merged(library.report.findings)
-    return Outcome(Path(options.source), kernel.name, findings, cost=result.counts() if result else {})
+    counted = {"cost": result.cost, "baseline": baseline, "per": options.per} if result else {}
+    return Outcome(Path(options.source), kernel.name, _merged(library.report.findings), **counted)
+
+
+def _baseline(path: Path) -> Cost:
+    """The cost in what `cost --json` has printed."""
+    try:
+        return Cost.from_dict(json.loads(path.read_text())["cost"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"--baseline: expected the output of `cost --json` in {path}, got {error!r}") from None
 
 
 def _source(options) -> dict:
@@ -89,9 +108,9 @@ def _source(options) -> dict:
     return {"include": options.include, "defines": defines, "tier": options.tier}
 
 
-def _compile(options, checked: bool) -> Library:
+def _compile(options, **build) -> Library:
     constants = arguments.constants(options.constant)
-    return compile(Path(options.source), constants=constants, only=options.only, checked=checked, **_source(options))
+    return compile(Path(options.source), constants=constants, only=options.only, **build, **_source(options))
 
 
 def _kernel(library: Library, name: str | None) -> Kernel:

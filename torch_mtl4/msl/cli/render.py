@@ -7,6 +7,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from ..cost import Cost
 from ..report import Finding, Location
 from .commands import Outcome
 
@@ -23,7 +24,7 @@ def show(outcome: Outcome) -> None:
     if outcome.outputs:
         console.print(_outputs(outcome.outputs))
     if outcome.cost:
-        console.print(_cost(outcome.cost))
+        console.print(_cost(outcome.cost, outcome.baseline, outcome.per))
     count = len(outcome.findings)
     verdict = (f"{count} finding{'s' * (count > 1)}", "bold red") if count else ("clean", "bold green")
     console.print(Text.assemble(f"{outcome.source}: {outcome.summary}: ", verdict))
@@ -67,14 +68,15 @@ def _outputs(arrays: dict[str, np.ndarray]) -> Table:
     return table
 
 
-def _cost(cost: dict) -> Table:
-    table = Table("counted", "", show_header=False)
-    for name, value in _flat(cost):
-        table.add_row(Text(name.replace("_", " ")), Text(f"{value:,}" if isinstance(value, int) else str(value)))
+def _cost(cost: Cost, baseline: Cost | None, per: int | None) -> Table:
+    table = Table(f"{cost.threadgroups:,} threadgroups, {cost.threads:,} threads")
+    for column in ["count", *(["per output"] if per else []), *(["baseline", "ratio"] if baseline else [])]:
+        table.add_column(column, justify="right")
+    for name, (count, before) in cost.compare(baseline or cost).items():
+        cells = [f"{count:,}"]
+        if per:
+            cells.append(f"{count / per:,.4g}")
+        if baseline:
+            cells += [f"{before:,}", f"{count / before:.3f}" if before else ""]
+        table.add_row(Text(name), *cells)
     return table
-
-
-def _flat(value, prefix: str = "") -> list[tuple[str, object]]:
-    if isinstance(value, dict):
-        return [row for key, part in value.items() for row in _flat(part, f"{prefix}{' / ' if prefix else ''}{key}")]
-    return [(prefix, value)]

@@ -30,7 +30,8 @@ POSITIONS = {
     "quadgroups_per_threadgroup": 24,
     "grid_origin": ZERO,
 }
-_QUALIFIERS = ("device", "constant", "threadgroup", "thread", "const", "volatile", "coherent", "restrict")
+_ADDRESS_SPACES = ("device", "constant", "threadgroup")
+_QUALIFIERS = (*_ADDRESS_SPACES, "thread", "const", "volatile", "coherent", "restrict")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Parameter:
         kind: where its value comes from: BUFFER, THREADGROUP, a position.
         index: of the buffer, as written: a number, or an expression of the kernel.
         constant: the kernel may not write through it.
+        space: its address space, "device", "constant" or "threadgroup", or "" if it has none.
         element: its type without qualifiers, "float" for `device const float*`.
         indirect: "*" of a pointer, "&" of a reference, else "".
         condition: the function constant on which its existence depends, or "".
@@ -50,6 +52,7 @@ class Parameter:
     kind: int
     index: str
     constant: bool
+    space: str = ""
     element: str = ""
     indirect: str = ""
     condition: str = ""
@@ -98,9 +101,9 @@ def _parameter(stream, first, last, attributes, free) -> Parameter:
     constant = "constant" in words or "const" in stream.identifiers(first, pointer)
     type_words = [w for w in stream.words(first, min(pointer, name_end)) if w not in (*_QUALIFIERS, name)]
     condition = next((value for attribute, value in attributes if attribute == "function_constant"), "")
-    return Parameter(
-        name, kind, index, constant, " ".join(type_words), stream.at(pointer) if pointer < last else "", condition
-    )
+    space = next((word for word in words if word in _ADDRESS_SPACES), "")
+    indirect_by = stream.at(pointer) if pointer < last else ""
+    return Parameter(name, kind, index, constant, space, " ".join(type_words), indirect_by, condition)
 
 
 def _written_binding(attributes) -> tuple[int | None, str]:

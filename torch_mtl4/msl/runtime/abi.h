@@ -116,6 +116,7 @@ typedef void (*MslThreadsFn)(void **threads, unsigned n); // n payloads
 
 enum MslOperation { MSL_OP_ANY = 0, MSL_OP_UNIFORM = 1, MSL_OP_BARRIER = 2 }; // UNIFORM: all lanes must take part
 enum MslAccess { MSL_READ = 0, MSL_WRITE = 1, MSL_ATOMIC = 2 };
+enum MslAtomic { MSL_ATOMIC_LOAD, MSL_ATOMIC_STORE, MSL_ATOMIC_UPDATE }; // an update reads and writes
 enum MslMemoryFlags { MSL_MEM_DEVICE = 1, MSL_MEM_THREADGROUP = 2 };
 enum MslLayout { MSL_LAYOUT_M5 = 0, MSL_LAYOUT_PRE_M5 = 1, MSL_LAYOUT_SCRAMBLED = 2 };
 
@@ -130,16 +131,19 @@ int msl_layout(void) __attribute__((const));
 int msl_zero_cooperative(void) __attribute__((const));
 
 void *msl_threadgroup_variable(const void *key, msl_size size, msl_size align, const char *name);
-MSL_CONVERGENT void msl_simd_op(int operation, void *payload, MslLanesFn combine);
+// `name` is what the cost of the kernel calls it; null if `combine` counts for itself.
+MSL_CONVERGENT void msl_simd_op(int operation, const char *name, void *payload, MslLanesFn combine);
 MSL_CONVERGENT void msl_group_op(void *payload, MslThreadsFn combine);
 MSL_FROM_HERE void msl_thread_op(void *payload, MslThreadsFn combine);
 MSL_CONVERGENT void msl_threadgroup_barrier(unsigned flags);
 MSL_CONVERGENT void msl_simdgroup_barrier(unsigned flags);
 MSL_FROM_HERE void msl_check(const void *address, msl_size size, int access);
+MSL_FROM_HERE void msl_atomic(const void *address, msl_size size, int kind, const char *name);
+void msl_count_products(const char *types, msl_size multiply_accumulates);
 MSL_FROM_HERE void msl_report(const char *kind, const char *format, ...);
 [[noreturn]] void msl_fail(const char *kind, const char *format, ...); // and the dispatch ends
-MSL_FROM_HERE void msl_log(int level, const char *subsystem, const char *category, const char *format, const MslLogValue *values,
-             int n);
+MSL_FROM_HERE void msl_log(int level, const char *subsystem, const char *category, const char *format,
+                           const MslLogValue *values, int n);
 void msl_yield(void);
 void *msl_scratch(msl_size size);
 void msl_multiply_float(const float *a, const float *b, float *c, int m, int n, int k);

@@ -1,4 +1,5 @@
 // What the Python side calls: one dispatch at a time, over as many workers as there are cores.
+#include "cost.h"
 #include "state.h"
 #include <cstring>
 #include <time.h>
@@ -91,6 +92,7 @@ Reports *msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) 
     prepare_buffer(buffer, options->checked);
   }
   job.buffers.push(zero_buffer());
+  if (options->counted) begin_cost(job);
   for (int i = 0; i < MSL_TEXTURES; i++) job.bindings.texture[i] = d->textures[i];
   for (int i = 0; i < MSL_SAMPLERS; i++) job.bindings.sampler[i] = d->samplers[i];
 
@@ -109,7 +111,6 @@ Reports *msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) 
   *out = {};
   out->seconds = now() - begin;
   release_faults();
-  job.buffers.release();
   for (size_t i = 0; i < workers; i++) {
     const Stats &s = pool[i]->stats;
     out->cpu_seconds += s.cpu_seconds;
@@ -118,7 +119,13 @@ Reports *msl_dispatch(const MslDispatch *d, const Options *options, Stats *out) 
     out->barriers += s.barriers;
     out->threadgroup_bytes = larger(out->threadgroup_bytes, s.threadgroup_bytes);
     out->aborted |= s.aborted;
+    if (pool[i]->cost) add_cost(job, *pool[i]->cost);
+    free_cost(pool[i]->cost);
+    pool[i]->cost = nullptr;
   }
+  if (job.cost) finish_cost(job);
+  job.reports->cost = job.cost;
+  job.buffers.release();
   out->workers = workers;
   return job.reports;
 }

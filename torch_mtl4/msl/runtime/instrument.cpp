@@ -1,18 +1,44 @@
-// The callbacks that clang emits into checked kernels: -fsanitize=thread for every memory access, and
+// The callbacks that clang emits into checked and counted kernels: -fsanitize=thread for every memory access, and
 // -fsanitize=array-bounds,... for undefined behaviour. Only the instrumentation is clang's; these answers are ours.
 #include "shadow.h"
 #include <cstring>
 
 using namespace msl;
 
+namespace {
+// What the runtime does for a kernel counts as the kernel's own: it belongs to the line that called the operation.
+struct AsKernel {
+  Worker *w;
+  int unchecked;
+  explicit AsKernel(Worker *w) : w(w), unchecked(w->unchecked) { w->unchecked = 0; }
+  ~AsKernel() { w->unchecked = unchecked; }
+  AsKernel(const AsKernel &) = delete;
+  uintptr_t site(uintptr_t caller) const { return unchecked ? w->operation_site : caller; }
+};
+
+void count_atomic(Worker *w, uintptr_t address, size_t n, int kind, const char *name) {
+  bool threadgroup = address - (uintptr_t)w->arena < ARENA_BYTES;
+  count_named(w, threadgroup ? Counted::ThreadgroupAtomic : Counted::DeviceAtomic, name);
+  if (kind != MSL_ATOMIC_STORE) count_access(w, address, n, MSL_READ);
+  if (kind != MSL_ATOMIC_LOAD) count_access(w, address, n, MSL_WRITE);
+}
+} // namespace
+
 extern "C" {
 void msl_check(const void *address, msl_size n, int access) {
   Worker *w = worker;
-  if (!w || !w->job->options.checked) return;
-  int unchecked = w->unchecked;
-  w->unchecked = 0;
-  check(w, (uintptr_t)address, n, access, unchecked ? w->operation_site : MSL_CALLER);
-  w->unchecked = unchecked;
+  if (!w || !(w->cells || w->cost)) return;
+  AsKernel as(w);
+  watch(w, (uintptr_t)address, n, access, as.site(MSL_CALLER));
+}
+
+void msl_atomic(const void *address, msl_size n, int kind, const char *name) {
+  Worker *w = worker;
+  if (!w || !(w->cells || w->cost)) return;
+  AsKernel as(w);
+  if (!is_watched(w, (uintptr_t)address)) return;
+  if (w->cost) count_atomic(w, (uintptr_t)address, n, kind, name);
+  if (w->cells) check(w, (uintptr_t)address, n, MSL_ATOMIC, as.site(MSL_CALLER));
 }
 
 void __tsan_init() {}
@@ -22,13 +48,13 @@ void __tsan_vptr_update(void *, void *) {}
 void __tsan_vptr_read(void *) {}
 
 #define MSL_READ_CALLBACK(name, n) \
-  void name(void *p) { check(worker, (uintptr_t)p, n, MSL_READ, MSL_CALLER); }
+  void name(void *p) { watch(worker, (uintptr_t)p, n, MSL_READ, MSL_CALLER); }
 #define MSL_WRITE_CALLBACK(name, n) \
-  void name(void *p) { check(worker, (uintptr_t)p, n, MSL_WRITE, MSL_CALLER); }
+  void name(void *p) { watch(worker, (uintptr_t)p, n, MSL_WRITE, MSL_CALLER); }
 #define MSL_READ_WRITE_CALLBACK(name, n) \
   void name(void *p) { \
-    check(worker, (uintptr_t)p, n, MSL_READ, MSL_CALLER); \
-    check(worker, (uintptr_t)p, n, MSL_WRITE, MSL_CALLER); \
+    watch(worker, (uintptr_t)p, n, MSL_READ, MSL_CALLER); \
+    watch(worker, (uintptr_t)p, n, MSL_WRITE, MSL_CALLER); \
   }
 #define MSL_CALLBACKS(n) \
   MSL_READ_CALLBACK(__tsan_read##n, n) \
@@ -43,25 +69,25 @@ MSL_CALLBACKS(4)
 MSL_CALLBACKS(8)
 MSL_CALLBACKS(16)
 
-void __tsan_read_range(void *p, unsigned long n) { check(worker, (uintptr_t)p, n, MSL_READ, MSL_CALLER); }
-void __tsan_write_range(void *p, unsigned long n) { check(worker, (uintptr_t)p, n, MSL_WRITE, MSL_CALLER); }
+void __tsan_read_range(void *p, unsigned long n) { watch(worker, (uintptr_t)p, n, MSL_READ, MSL_CALLER); }
+void __tsan_write_range(void *p, unsigned long n) { watch(worker, (uintptr_t)p, n, MSL_WRITE, MSL_CALLER); }
 
 void *__tsan_memcpy(void *to, const void *from, unsigned long n) {
   if (n) {
-    check(worker, (uintptr_t)from, n, MSL_READ, MSL_CALLER);
-    check(worker, (uintptr_t)to, n, MSL_WRITE, MSL_CALLER);
+    watch(worker, (uintptr_t)from, n, MSL_READ, MSL_CALLER);
+    watch(worker, (uintptr_t)to, n, MSL_WRITE, MSL_CALLER);
   }
   return memcpy(to, from, n);
 }
 void *__tsan_memmove(void *to, const void *from, unsigned long n) {
   if (n) {
-    check(worker, (uintptr_t)from, n, MSL_READ, MSL_CALLER);
-    check(worker, (uintptr_t)to, n, MSL_WRITE, MSL_CALLER);
+    watch(worker, (uintptr_t)from, n, MSL_READ, MSL_CALLER);
+    watch(worker, (uintptr_t)to, n, MSL_WRITE, MSL_CALLER);
   }
   return memmove(to, from, n);
 }
 void *__tsan_memset(void *to, int value, unsigned long n) {
-  if (n) check(worker, (uintptr_t)to, n, MSL_WRITE, MSL_CALLER);
+  if (n) watch(worker, (uintptr_t)to, n, MSL_WRITE, MSL_CALLER);
   return memset(to, value, n);
 }
 

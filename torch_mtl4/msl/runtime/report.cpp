@@ -1,4 +1,5 @@
 // Findings: collected under a lock, equal ones counted, read by the Python side after the dispatch.
+#include "cost.h"
 #include "state.h"
 #include <cstdarg>
 #include <cstdio>
@@ -77,6 +78,7 @@ void msl_log_get(const msl::Reports *reports, int i, MslReportView *out) { view(
 void msl_reports_free(msl::Reports *reports) {
   reports->list.release();
   reports->log.release();
+  msl::free_cost(reports->cost);
   free(reports);
 }
 }

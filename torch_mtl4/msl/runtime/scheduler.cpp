@@ -1,5 +1,6 @@
 // One fiber per GPU thread; simdgroup operations and barriers are rendezvous.
 #include "context_switch.h"
+#include "cost.h"
 #include "state.h"
 
 extern "C" __thread MslThread *msl_current __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -25,6 +26,7 @@ void finish_simd(Worker *w, Simdgroup &g, Fiber *fibers, unsigned mask) {
   if (first.operation == MSL_OP_BARRIER) {
     if (first.flags & MSL_MEM_THREADGROUP) g.threadgroup_epoch++;
     if (first.flags & MSL_MEM_DEVICE) g.device_epoch++;
+    if (w->cost) w->cost->simdgroup_barriers++;
   } else if (first.combine) {
     void *lanes[SIMD_WIDTH];
     for (int i = 0; i < SIMD_WIDTH; i++) lanes[i] = (mask >> i & 1) ? fibers[i].payload : nullptr;
@@ -36,6 +38,7 @@ void finish_simd(Worker *w, Simdgroup &g, Fiber *fibers, unsigned mask) {
   g.runnable |= mask;
   g.waiting &= ~mask;
   g.mixed = false;
+  if (w->cost && first.name) count_named(w, Counted::Simdgroup, first.name);
   w->stats.simd_operations++;
 }
 
@@ -96,6 +99,7 @@ void finish_group(Worker *w) {
       w->device_epoch++;
       for (int s = 0; s < w->simdgroup_count; s++) w->simdgroups[s].device_epoch++;
     }
+    if (w->cost) w->cost->threadgroup_barriers++;
   }
   w->stats.barriers++;
   release_all(w);
@@ -188,13 +192,14 @@ Fiber *park(Worker *w, FiberState state, uintptr_t site, void *payload, void (*c
   return f;
 }
 
-void simd_rendezvous(int operation, uintptr_t site, uintptr_t frame, void *payload, MslLanesFn combine,
-                     unsigned flags) {
+void simd_rendezvous(int operation, const char *name, uintptr_t site, uintptr_t frame, void *payload,
+                     MslLanesFn combine, unsigned flags) {
   Worker *w = worker;
   Fiber *f = park(w, FiberState::SimdOperation, site, payload, combine, flags);
   Simdgroup &g = w->simdgroups[f->thread.simdgroup];
   f->depth = f->stack_top - frame;
   f->operation = operation;
+  f->name = name;
   if (!g.waiting) {
     g.site = site;
     g.mixed = false;
@@ -234,12 +239,12 @@ unsigned msl_threads(void) { return msl_current->group->threads; }
 int msl_layout(void) { return msl_current->group->layout; }
 int msl_zero_cooperative(void) { return msl_current->group->zero_cooperative; }
 
-MSL_CONVERGENT void msl_simd_op(int operation, void *payload, MslLanesFn combine) {
-  simd_rendezvous(operation, MSL_CALLER, (uintptr_t)__builtin_frame_address(0), payload, combine, 0);
+MSL_CONVERGENT void msl_simd_op(int operation, const char *name, void *payload, MslLanesFn combine) {
+  simd_rendezvous(operation, name, MSL_CALLER, (uintptr_t)__builtin_frame_address(0), payload, combine, 0);
 }
 
 MSL_CONVERGENT void msl_simdgroup_barrier(unsigned flags) {
-  simd_rendezvous(MSL_OP_BARRIER, MSL_CALLER, (uintptr_t)__builtin_frame_address(0), nullptr, nullptr, flags);
+  simd_rendezvous(MSL_OP_BARRIER, nullptr, MSL_CALLER, (uintptr_t)__builtin_frame_address(0), nullptr, nullptr, flags);
 }
 
 MSL_CONVERGENT void msl_threadgroup_barrier(unsigned flags) {

@@ -151,6 +151,12 @@ template <size_t WIDTH, class F> void for_cells(size_t offset, size_t n, F each)
 }
 } // namespace
 
+Buffer *search_buffer(Worker *w, uintptr_t a, size_t n) {
+  for (Buffer *b : w->job->buffers)
+    if (contains(b, a, n)) return w->last_buffer = b;
+  return nullptr;
+}
+
 void check_threadgroup(Worker *w, size_t offset, size_t n, int access, uintptr_t pc) {
   Fiber *f = w->current;
   ThreadgroupCheck check{w, pc, (uint16_t)(f->thread.index + 1), w->threadgroup_epoch,
@@ -191,28 +197,18 @@ void check_device(Worker *w, Buffer *b, size_t offset, size_t n, int access, uin
 
 void check_elsewhere(Worker *w, uintptr_t a, size_t n, int access, uintptr_t pc) {
   Job *job = w->job;
-  for (Buffer *b : job->buffers) {
-    if (a >= b->base && a + n <= b->base + b->length) {
-      w->last_buffer = b;
-      check_device(w, b, a - b->base, n, access, pc);
-      return;
-    }
+  for (Buffer *b : job->buffers)
     if (a + n > (uintptr_t)b->map && a < (uintptr_t)b->map + b->map_length) {
       report("out-of-bounds", pc, 0, "%s of %zu bytes at byte %ld of buffer '%s' (%zu bytes)", VERB[access], n,
              (long)(a - b->base), b->name, b->length);
       return;
     }
-  }
   uintptr_t stacks = (uintptr_t)w->stacks;
   if (a >= stacks && a < stacks + STACK_SLOT * MSL_MAX_THREADS)
     report("foreign-stack", pc, 0, "%s of another thread's private memory", VERB[access]);
   else if (a < job->image_low || a >= job->image_high)
     report("wild-access", pc, 0, "%s of %zu bytes at %p, outside every buffer", VERB[access], n, (void *)a);
   else if (access) report("write-to-constant", pc, 0, "write to program-scope constant memory");
-}
-
-void check_access(Worker *w, uintptr_t address, size_t n, int access, uintptr_t pc) {
-  check(w, address, n, access, pc);
 }
 
 // A new dispatch sees everything that was written before: only the initialised bits stay.

@@ -12,7 +12,7 @@ constexpr size_t ARENA_BYTES = 256 * 1024, RED_ZONE = 64;
 constexpr unsigned char POISON = 0xFA; // as float a large negative number, as half -32000-odd
 
 struct Options { // mirrored in native.py
-  int workers, checked, shuffle, layout, zero_cooperative, device_races, uninitialised, exit_barriers;
+  int workers, checked, counted, shuffle, layout, zero_cooperative, device_races, uninitialised, exit_barriers;
   uint64_t seed, threadgroup_limit;
 };
 
@@ -58,6 +58,7 @@ struct Buffer { // device memory between guard pages, with shadow cells once a c
   DeviceCell *shadow;
   bool readonly, uninitialised, guarded, bound;
   char *name;
+  size_t number; // in the dispatch that counts its cost
 };
 
 struct Report { // one finding; equal ones (same kind, same places) are counted
@@ -70,10 +71,14 @@ struct Report { // one finding; equal ones (same kind, same places) are counted
   unsigned threadgroup[3];
 };
 
+struct Cost;         // cost.h
+struct TouchedBytes; // cost.h
+
 struct Reports { // of one dispatch; outlives it until the host has read them
   pthread_mutex_t mutex;
   List<Report> list;
   List<Report> log; // messages of os_log: `kind` is the level
+  Cost *cost;       // null if it was not counted
 };
 
 enum class FiberState { Running, SimdOperation, Barrier, GroupOperation, Done };
@@ -83,6 +88,7 @@ struct Fiber { // one GPU thread
   MslThread thread;
   FiberState state;
   int operation;
+  const char *name; // of the simdgroup operation, as the cost calls it
   uintptr_t site, depth;
   void *payload;
   void (*combine)(void **, unsigned);
@@ -109,6 +115,8 @@ struct Job {
   uint64_t next; // threadgroup to run, taken atomically
   uint64_t total;
   Reports *reports;
+  Cost *cost;            // null if it is not counted
+  TouchedBytes *touched; // of each buffer
 };
 
 struct Worker { // one OS thread; all threads of a threadgroup stay on it
@@ -137,6 +145,7 @@ struct Worker { // one OS thread; all threads of a threadgroup stay on it
   unsigned atomics;
   void *fault_stack, *scratch;
   size_t scratch_size;
+  Cost *cost; // null if it is not counted
   Stats stats;
 };
 
@@ -162,7 +171,6 @@ void prepare_buffer(Buffer *b, bool checked);
 void *allocate_threadgroup(Worker *w, size_t size, size_t align, const void *key, const char *name);
 
 // shadow.cpp
-void check_access(Worker *w, uintptr_t address, size_t size, int access, uintptr_t pc);
 void forget_dispatch(Buffer *b);
 
 // faults.cpp

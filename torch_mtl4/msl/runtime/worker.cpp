@@ -1,4 +1,5 @@
 // One worker per OS thread takes threadgroups off the grid; their threads share its stacks and its arena.
+#include "cost.h"
 #include "state.h"
 #include <cstring>
 #include <signal.h>
@@ -128,6 +129,7 @@ void run_worker(Worker *w) {
     free(w->cells);
     w->cells = nullptr;
   } else if (!w->cells) w->cells = make_zeroed<ThreadgroupCell>(ARENA_BYTES / 2);
+  w->cost = job->cost ? new_cost(*job) : nullptr;
   worker = w;
   while (!w->aborted) {
     uint64_t i = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);

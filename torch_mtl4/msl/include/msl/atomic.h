@@ -30,7 +30,7 @@ template <class T> requires(sizeof(T) == 8) struct bits_of_<T> {
 #define MSL_ATOMIC_FUNCTION MSL_UNCHECKED __attribute__((noinline))
 
 template <class T> MSL_ATOMIC_FUNCTION T atomic_load_explicit(const volatile _atomic<T> *p, memory_order) {
-  msl_check((const void *)p, sizeof(T), MSL_ATOMIC);
+  msl_atomic((const void *)p, sizeof(T), MSL_ATOMIC_LOAD, "atomic_load");
   msl_yield();
   T value;
   __atomic_load((T *)&p->v_, &value, __ATOMIC_SEQ_CST);
@@ -39,13 +39,13 @@ template <class T> MSL_ATOMIC_FUNCTION T atomic_load_explicit(const volatile _at
 
 template <class T>
 MSL_ATOMIC_FUNCTION void atomic_store_explicit(volatile _atomic<T> *p, type_identity_t<T> value, memory_order) {
-  msl_check((const void *)p, sizeof(T), MSL_ATOMIC);
+  msl_atomic((const void *)p, sizeof(T), MSL_ATOMIC_STORE, "atomic_store");
   __atomic_store((T *)&p->v_, &value, __ATOMIC_SEQ_CST);
 }
 
 template <class T>
 MSL_ATOMIC_FUNCTION T atomic_exchange_explicit(volatile _atomic<T> *p, type_identity_t<T> value, memory_order) {
-  msl_check((const void *)p, sizeof(T), MSL_ATOMIC);
+  msl_atomic((const void *)p, sizeof(T), MSL_ATOMIC_UPDATE, "atomic_exchange");
   msl_yield();
   T before;
   __atomic_exchange((T *)&p->v_, &value, &before, __ATOMIC_SEQ_CST);
@@ -55,7 +55,7 @@ MSL_ATOMIC_FUNCTION T atomic_exchange_explicit(volatile _atomic<T> *p, type_iden
 template <class T, class E>
 MSL_ATOMIC_FUNCTION bool atomic_compare_exchange_weak_explicit(volatile _atomic<T> *p, E *expected,
                                                                type_identity_t<T> desired, memory_order, memory_order) {
-  msl_check((const void *)p, sizeof(T), MSL_ATOMIC);
+  msl_atomic((const void *)p, sizeof(T), MSL_ATOMIC_UPDATE, "atomic_compare_exchange_weak");
   msl_yield();
   using Bits = typename bits_of_<T>::type;
   Bits found = __builtin_bit_cast(Bits, *expected), wanted = __builtin_bit_cast(Bits, desired);
@@ -79,7 +79,7 @@ template <class T, class F> MSL_UNCHECKED inline T atomic_change_(volatile _atom
 #define MSL_ATOMIC_CHANGE(name, expression) \
   template <class T> MSL_ATOMIC_FUNCTION T atomic_fetch_##name##_explicit(volatile _atomic<T> *p, \
                                                                           type_identity_t<T> operand, memory_order) { \
-    msl_check((const void *)p, sizeof(T), MSL_ATOMIC); \
+    msl_atomic((const void *)p, sizeof(T), MSL_ATOMIC_UPDATE, "atomic_fetch_" #name); \
     return atomic_change_<T>(p, operand, [](T x, T y) MSL_UNCHECKED { return expression; }); \
   }
 MSL_ATOMIC_CHANGE(add, x + y)

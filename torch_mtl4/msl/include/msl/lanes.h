@@ -25,9 +25,9 @@ template <class Op, class T> struct LaneOperation {
     Op::run(Lanes<T>{payload, mask});
   }
 };
-template <class Op, class T> MSL_INLINE T lane_operation(T x, int argument = 0) {
+template <class Op, class T> MSL_INLINE T lane_operation(const char *name, T x, int argument = 0) {
   Lane<T> lane{x, x, argument};
-  msl_simd_op(MSL_OP_ANY, &lane, LaneOperation<Op, T>::run);
+  msl_simd_op(MSL_OP_ANY, name, &lane, LaneOperation<Op, T>::run);
   return lane.out;
 }
 } // namespace msl

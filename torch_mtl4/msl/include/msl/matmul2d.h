@@ -98,7 +98,7 @@ public:
     using Compute = msl::MatmulCompute<matmul2d, Left, Right, Destination>;
     msl::MatmulOperands<Left, Right, Destination> operands{&left, &right, &destination};
     if constexpr (THREADS == 1) msl_thread_op(&operands, Compute::run);
-    else if constexpr (THREADS == 32) msl_simd_op(MSL_OP_UNIFORM, &operands, Compute::run_simdgroup);
+    else if constexpr (THREADS == 32) msl_simd_op(MSL_OP_UNIFORM, nullptr, &operands, Compute::run_simdgroup);
     else {
       if ((int)msl_threads() != THREADS)
         msl_report("execution-scope", "execution_simdgroups<%d> used in a threadgroup of %u threads", THREADS / 32,

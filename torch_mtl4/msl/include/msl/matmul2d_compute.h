@@ -145,6 +145,9 @@ template <class Op, class L, class R, class C> struct MatmulCompute {
       if constexpr (metal::is_integral_v<Acc>) msl_multiply_int(a, b, c, M, N, length);
       else msl_multiply_float(a, b, c, M, N, length);
     }
+    static constexpr Text types =
+        product_types<typename L::element_type, typename R::element_type, typename C::element_type>("matmul2d");
+    msl_count_products(types.data(), (msl_size)M * N * k);
     if constexpr (in_memory<C>)
       scatter_tensor<typename C::value_type>(any->destination->view(), Op::accumulates, M, N, c);
     else scatter_cooperative<C>(destinations, n, Op::accumulates, N, c);

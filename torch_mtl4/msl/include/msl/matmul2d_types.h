@@ -1,8 +1,7 @@
 // Which element types matmul2d multiplies with which, and since which macOS. The table is that of the headers of
 // macOS 27; the rows for macOS 26.1 and 26.4 are dated by header comparisons and Apple's technical talks.
 #pragma once
-#include "formats.h"
-#include "text.h"
+#include "element_names.h"
 #include "tier.h"
 namespace msl {
 // The element types of operands as bits, so that a row of the table can name several.
@@ -37,20 +36,6 @@ template <> inline constexpr unsigned element_of<uint2b> = UINT2;
 template <> inline constexpr unsigned element_of<fp4_e2m1> = FP4;
 template <> inline constexpr unsigned element_of<fp8_e4m3> = E4M3;
 template <> inline constexpr unsigned element_of<fp8_e5m2> = E5M2;
-
-template <class T> constexpr Text element_name() {
-  if constexpr (__is_const(T)) return Text("const ") + element_name<__remove_cv(T)>();
-  else if constexpr (Format<T>) return T::name;
-  else if constexpr (__is_same(T, half)) return "half";
-  else if constexpr (__is_same(T, bfloat)) return "bfloat";
-  else if constexpr (__is_same(T, float)) return "float";
-  else if constexpr (__is_same(T, int8_t)) return "int8_t";
-  else if constexpr (__is_same(T, uint8_t)) return "uint8_t";
-  else if constexpr (__is_same(T, int32_t)) return "int32_t";
-  else if constexpr (__is_same(T, uint32_t)) return "uint32_t";
-  else if constexpr (__is_same(T, char)) return "char (write int8_t)";
-  else return "another type";
-}
 
 struct TypeRow {
   unsigned left, right, destination;

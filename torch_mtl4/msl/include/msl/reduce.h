@@ -74,7 +74,8 @@ template <Role ROLE, class Source, class Destination> MSL_INLINE void reduce(Sou
                 "reduce: the sizes along the reduction must be equal");
   using Work = Reduce<Source, Destination>;
   typename Work::Operands operands{&source, &destination, operation, identity};
-  msl_simd_op(MSL_OP_UNIFORM, &operands, Work::run);
+  constexpr const char *name = ROLE == Role::row_reduction ? "reduce_rows" : "reduce_columns";
+  msl_simd_op(MSL_OP_UNIFORM, name, &operands, Work::run);
 }
 } // namespace msl
 

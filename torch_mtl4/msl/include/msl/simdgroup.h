@@ -63,7 +63,7 @@ template <int WIDTH, int DIRECTION> struct ShuffleAndFill {
 namespace metal {
 #define MSL_SHUFFLE(name, WIDTH, SOURCE) \
   template <class T> MSL_INLINE T name(T x, ushort k) { \
-    return msl::lane_operation<msl::Shuffle<WIDTH, msl::SOURCE>>(x, (int)k); \
+    return msl::lane_operation<msl::Shuffle<WIDTH, msl::SOURCE>>(#name, x, (int)k); \
   }
 #define MSL_SHUFFLES(prefix, WIDTH) \
   MSL_SHUFFLE(prefix##_shuffle, WIDTH, FromLane) \
@@ -74,13 +74,17 @@ namespace metal {
   MSL_SHUFFLE(prefix##_shuffle_rotate_up, WIDTH, FromBelowAround) \
   MSL_SHUFFLE(prefix##_shuffle_rotate_down, WIDTH, FromAboveAround) \
   template <class T> MSL_INLINE T prefix##_broadcast_first(T x) { \
-    return msl::lane_operation<msl::BroadcastFirst<WIDTH>>(x); \
+    return msl::lane_operation<msl::BroadcastFirst<WIDTH>>(#prefix "_broadcast_first", x); \
   } \
   template <class T> MSL_INLINE T prefix##_shuffle_and_fill_up(T x, T fill, ushort k, ushort modulo = WIDTH) { \
-    return msl::lane_operation<msl::ShuffleAndFill<WIDTH, -1>>(msl::Filling<T>{x, fill}, modulo << 8 | k).data; \
+    return msl::lane_operation<msl::ShuffleAndFill<WIDTH, -1>>(#prefix "_shuffle_and_fill_up", \
+                                                               msl::Filling<T>{x, fill}, modulo << 8 | k) \
+        .data; \
   } \
   template <class T> MSL_INLINE T prefix##_shuffle_and_fill_down(T x, T fill, ushort k, ushort modulo = WIDTH) { \
-    return msl::lane_operation<msl::ShuffleAndFill<WIDTH, 1>>(msl::Filling<T>{x, fill}, modulo << 8 | k).data; \
+    return msl::lane_operation<msl::ShuffleAndFill<WIDTH, 1>>(#prefix "_shuffle_and_fill_down", \
+                                                              msl::Filling<T>{x, fill}, modulo << 8 | k) \
+        .data; \
   }
 MSL_SHUFFLES(simd, msl::SIMD)
 MSL_SHUFFLES(quad, msl::QUAD)

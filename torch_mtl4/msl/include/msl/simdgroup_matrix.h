@@ -1,5 +1,6 @@
 // metal_simdgroup_matrix: 8x8, two elements a lane, in Apple's lane order.
 #pragma once
+#include "element_names.h"
 #include "vector.h"
 namespace metal {
 template <class T, int C = 8, int R = 8, class = void> struct simdgroup_matrix {
@@ -52,6 +53,9 @@ template <class D, class A, class B, class Cc> struct Mma_ {
     for (int i = 0; i < 8; i++)
       for (int k = 0; k < 8; k++)
         for (int j = 0; j < 8; j++) c[i][j] += a[i][k] * b[k][j];
+    static constexpr msl::Text types =
+        msl::product_types<typename A::value_type, typename B::value_type, typename D::value_type>("simdgroup_matrix");
+    msl_count_products(types.data(), 8 * 8 * 8);
     for (int l = 0; l < 32; l++)
       if (mask >> l & 1) {
         S *s = (S *)p[l];
@@ -67,13 +71,13 @@ MSL_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<Td, 8, 8> &d, con
                                               const simdgroup_matrix<Tb, 8, 8> &b,
                                               const simdgroup_matrix<Tc, 8, 8> &c) {
   MmaSlot_<vec<Td, 2>, vec<Ta, 2>, vec<Tb, 2>, vec<Tc, 2>> s{&d.e_, &a.e_, &b.e_, &c.e_};
-  msl_simd_op(MSL_OP_UNIFORM, &s, Mma_<vec<Td, 2>, vec<Ta, 2>, vec<Tb, 2>, vec<Tc, 2>>::run);
+  msl_simd_op(MSL_OP_UNIFORM, nullptr, &s, Mma_<vec<Td, 2>, vec<Ta, 2>, vec<Tb, 2>, vec<Tc, 2>>::run);
 }
 template <class Td, class Ta, class Tb> MSL_INLINE void simdgroup_multiply(simdgroup_matrix<Td, 8, 8> &d,
                                                                            const simdgroup_matrix<Ta, 8, 8> &a,
                                                                            const simdgroup_matrix<Tb, 8, 8> &b) {
   MmaSlot_<vec<Td, 2>, vec<Ta, 2>, vec<Tb, 2>, vec<Td, 2>> s{&d.e_, &a.e_, &b.e_, nullptr};
-  msl_simd_op(MSL_OP_UNIFORM, &s, Mma_<vec<Td, 2>, vec<Ta, 2>, vec<Tb, 2>, vec<Td, 2>>::run);
+  msl_simd_op(MSL_OP_UNIFORM, nullptr, &s, Mma_<vec<Td, 2>, vec<Ta, 2>, vec<Tb, 2>, vec<Td, 2>>::run);
 }
 template <class T>
 MSL_INLINE simdgroup_matrix<T, 8, 8> operator*(const simdgroup_matrix<T, 8, 8> &a, const simdgroup_matrix<T, 8, 8> &b) {

@@ -76,10 +76,10 @@ template <class T, int N> constexpr bool has_bits<metal::vec<T, N>> = metal::is_
 
 namespace metal {
 #define MSL_REDUCTION(name, OP) \
-  template <class T> MSL_INLINE T name(T x) { return msl::lane_operation<msl::OP>(x); }
+  template <class T> MSL_INLINE T name(T x) { return msl::lane_operation<msl::OP>(#name, x); }
 #define MSL_BITWISE(name, WIDTH, OP) \
   template <class T> requires(msl::has_bits<T>) MSL_INLINE T name(T x) { \
-    return msl::lane_operation<msl::Reduction<WIDTH, msl::OP>>(x); \
+    return msl::lane_operation<msl::Reduction<WIDTH, msl::OP>>(#name, x); \
   }
 #define MSL_COMMA ,
 #define MSL_REDUCTIONS(prefix, WIDTH) \

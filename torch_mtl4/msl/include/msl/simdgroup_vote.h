@@ -13,8 +13,8 @@ struct Votes {
   uint yes, active;
 };
 // Of the whole simdgroup, or of the quadgroup of this lane moved to the low bits.
-template <int WIDTH> MSL_INLINE Votes votes(bool vote) {
-  ulong both = lane_operation<Ballot>((ulong)vote);
+template <int WIDTH> MSL_INLINE Votes votes(const char *name, bool vote) {
+  ulong both = lane_operation<Ballot>(name, (ulong)vote);
   Votes v{(uint)both, (uint)(both >> 32)};
   if (WIDTH == SIMD) return v;
   int base = msl_lane() & ~3;
@@ -39,15 +39,19 @@ struct quad_vote : vote_<ushort, msl::QUAD> {
 };
 
 #define MSL_VOTES(prefix, WIDTH) \
-  MSL_INLINE prefix##_vote prefix##_ballot(bool b) { return prefix##_vote(msl::votes<WIDTH>(b).yes); } \
-  MSL_INLINE prefix##_vote prefix##_active_threads_mask() { return prefix##_vote(msl::votes<WIDTH>(true).active); } \
+  MSL_INLINE prefix##_vote prefix##_ballot(bool b) { \
+    return prefix##_vote(msl::votes<WIDTH>(#prefix "_ballot", b).yes); \
+  } \
+  MSL_INLINE prefix##_vote prefix##_active_threads_mask() { \
+    return prefix##_vote(msl::votes<WIDTH>(#prefix "_active_threads_mask", true).active); \
+  } \
   MSL_INLINE bool prefix##_all(bool b) { \
-    msl::Votes v = msl::votes<WIDTH>(b); \
+    msl::Votes v = msl::votes<WIDTH>(#prefix "_all", b); \
     return v.yes == v.active; \
   } \
-  MSL_INLINE bool prefix##_any(bool b) { return msl::votes<WIDTH>(b).yes != 0; } \
+  MSL_INLINE bool prefix##_any(bool b) { return msl::votes<WIDTH>(#prefix "_any", b).yes != 0; } \
   MSL_INLINE bool prefix##_is_first() { \
-    return (int)(msl_lane() & (WIDTH - 1)) == __builtin_ctz(msl::votes<WIDTH>(true).active); \
+    return (int)(msl_lane() & (WIDTH - 1)) == __builtin_ctz(msl::votes<WIDTH>(#prefix "_is_first", true).active); \
   } \
   MSL_INLINE bool prefix##_is_helper_thread() { return false; }
 MSL_VOTES(simd, msl::SIMD)

@@ -1,4 +1,4 @@
-// Text put together at compile time, for the messages of static_assert.
+// Text put together at compile time, for the messages of static_assert and the names of costs.
 #pragma once
 #include "scalar.h"
 namespace msl {

@@ -35,6 +35,7 @@ template <class T> struct alignas(sizeof(T) * 2) vec<T, 2> {
 template <class T> struct alignas(sizeof(T) * 4) vec<T, 3> {
   union {
     T d[3];
+    T with_padding_[4]; // so that every copy moves the same bytes
     struct {
       T x, y, z;
     };
