@@ -4,6 +4,7 @@
 #   make sweep  the long parameter sweeps                             make setup  everything installed, nothing run
 #   make host   the MPS backend without a Mac: compiled for macOS, and run on a Metal device in software
 #   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
+#   make msl-corpus  kernels of other projects through the MSL runner (downloads them)
 
 VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3.10 python3,$(shell command -v $(name))))
@@ -18,7 +19,7 @@ SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
 export HF_HUB_OFFLINE = 1
 export PYTHONUNBUFFERED = 1
 
-.PHONY: setup demo test sweep amx host lint format bench clean
+.PHONY: setup demo test sweep amx host msl-corpus lint format bench clean
 
 setup: $(VENV)/.test $(VENV)/.lint
 
@@ -33,6 +34,9 @@ sweep: $(VENV)/.test
 
 host: $(VENV)/.test
 	$(PY) -m pytest tests/host tests/metal -m "not sweep" --device mps $(ARGS)
+
+msl-corpus: $(VENV)/.test
+	$(PY) -m tests.msl.corpus $(ARGS)
 
 bench: $(VENV)/.demo
 	$(PY) -m benchmarks.run $(ARGS)

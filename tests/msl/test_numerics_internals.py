@@ -18,6 +18,7 @@ FUNCTIONS = """
 float documented_modf(float x) { float w; return metal::modf(x, w) + w; }
 float internal_modf(float x) { float w; return __metal_modf(x, &w, 0) + w; }
 float documented_frexp(float x) { int e; float f = metal::frexp(x, e); return f + e; }
+float never_called(float x) { return __metal_simd_xor(x); }
 float internal_frexp(float x) { int e; float f = __metal_frexp(x, &e); return f + e; }
 """
 

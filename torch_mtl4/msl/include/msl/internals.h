@@ -35,7 +35,7 @@ inline ushort __metal_get_simdgroup_index_in_threadgroup(ushort) { return (ushor
 #define MSL_XS1(n) \
   template <class T> MSL_INLINE T __metal_##n(T x) { return metal::n(x); }
 MSL_XS1(simd_sum)
-MSL_XS1(simd_product) MSL_XS1(simd_min) MSL_XS1(simd_max) MSL_XS1(simd_and) MSL_XS1(simd_or) MSL_XS1(simd_xor)
+MSL_XS1(simd_product) MSL_XS1(simd_min) MSL_XS1(simd_max)
     MSL_XS1(simd_prefix_inclusive_sum) MSL_XS1(simd_prefix_exclusive_sum) MSL_XS1(simd_prefix_inclusive_product)
         MSL_XS1(simd_prefix_exclusive_product)
 #define MSL_XS2(n) \
@@ -54,3 +54,16 @@ MSL_INLINE uint __metal_get_simdgroup_size(uint) { return 32; }
 namespace metal {
 MSL_INLINE uint get_simdgroup_size() { return 32; }
 } // namespace metal
+// Kernels in the wild define these for bfloat through float, where they mean nothing; what counts is that they compile.
+#define MSL_BITS_OF_LANES(n) \
+  template <class T> MSL_INLINE T __metal_##n(T x) { \
+    if constexpr (msl::has_bits<T>) return metal::n(x); \
+    else { \
+      msl_fail("unsupported", #n " of floating-point values"); \
+      return x; \
+    } \
+  }
+MSL_BITS_OF_LANES(simd_and)
+MSL_BITS_OF_LANES(simd_or)
+MSL_BITS_OF_LANES(simd_xor)
+#undef MSL_BITS_OF_LANES
