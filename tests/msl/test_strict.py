@@ -57,6 +57,32 @@ def test_what_only_clang_accepts_is_reported(kind, text):
     assert {(f.kind, f.location.place) for f in result.findings} == {(kind, "kernel.metal:3")}
 
 
+def test_whole_objects_lie_in_any_address_space():
+    source = """
+struct Pair { float a; int b; };
+struct Nest { Pair pairs[2]; float4 v; };
+kernel void k(device Pair* d [[buffer(0)]], constant Nest& n [[buffer(1)]], device float4x4* m [[buffer(2)]],
+              threadgroup Nest* t [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {
+  Pair p = d[i], q(d[i]);
+  const Pair r = n.pairs[0];
+  d[i] = p;
+  d[i + 1] = d[i];
+  d[i + 2] = Pair(d[i]);
+  d[i + 3] = i > 3 ? q : r;
+  *t = n;
+  Nest w = *t;
+  w.pairs[0] = d[0];
+  float4x4 a = m[i], b(1.0f);
+  m[i] = transpose(a) * b + a * 2.0f;
+  float4 column = m[i][1];
+  m[i][2] = a * column;
+  m[i][2][1] = a[3].x;
+}
+"""
+    result = msl.check(PRELUDE + source)
+    assert result and not result.notes, (result.findings, result.notes)
+
+
 @pytest.mark.parametrize(
     "statement", ["float v = 1; float* p = &v; x[i] = *p;", "float v = 1; float& r = v; x[i] = r;"]
 )

@@ -110,6 +110,7 @@ template <class T> struct type_identity {
 template <class T> using type_identity_t = typename type_identity<T>::type;
 } // namespace metal
 #include "strict_functions.h"
+#include "strict_matrix.h"
 #include "strict_memory.h"
 #include "strict_tensor.h"
 #include "strict_texture.h"
