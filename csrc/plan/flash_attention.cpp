@@ -45,6 +45,8 @@ constexpr DecodeTile kDecodeTiles[] = {
     {64, 1}, {64, 4}, {64, 8}, {128, 1}, {128, 4}, {128, 8}, {256, 1}, {256, 4}, {576, 1}, {576, 2},
 };
 constexpr int64_t kDecodeMaxQueries = 8, kDecodeThreads = 256, kMinKeysPerSplit = 256, kMaxSplits = 64;
+// Positions within a split are 32-bit numbers.
+constexpr int64_t kMaxKeysPerSplit = int64_t{1} << 30;
 
 // Threadgroups that fill the GPU: four of 256 threads for each core. Source of the cores: Apple's specifications of M1
 // to M5 (2026-11), the most that a letter stands for.
@@ -166,7 +168,7 @@ KernelPlan plan_decode(const FlashAttentionProblem& p, const DeviceCaps& caps) {
   const int64_t last = std::min(p.kv_len, p.q_len + p.diagonal + params.right);
   const int64_t keys = std::max<int64_t>(0, last - first);
   const int64_t wanted = std::min(kMaxSplits, ceil_div(enough_groups(caps), groups));
-  params.keys_per_split = std::max(kMinKeysPerSplit, ceil_div(keys, wanted));
+  params.keys_per_split = std::clamp(ceil_div(keys, wanted), kMinKeysPerSplit, kMaxKeysPerSplit);
   const int64_t splits = std::max<int64_t>(1, ceil_div(keys, params.keys_per_split));
   params.splits = static_cast<int32_t>(splits);
 

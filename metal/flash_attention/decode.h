@@ -9,14 +9,15 @@
 // Columns [column, column + N) of a row in memory; zero from `columns` on.
 template <typename T, int N>
 inline void load_columns(device const T* row, int column, int columns, thread float* to) {
-  if (N % 4 == 0 && column + N <= columns) {
-    for (int i = 0; i < N; i += 4) {
-      const typename PackedFour<T>::type four = *(device const typename PackedFour<T>::type*)(row + column + i);
-      for (int j = 0; j < 4; ++j) to[i + j] = float(four[j]);
-    }
-  } else {
+  if (column + N > columns) {
     for (int i = 0; i < N; ++i) to[i] = column + i < columns ? float(row[column + i]) : 0.0f;
+    return;
   }
+  for (int i = 0; i < N / 4 * 4; i += 4) {
+    const typename PackedFour<T>::type four = *(device const typename PackedFour<T>::type*)(row + column + i);
+    for (int j = 0; j < 4; ++j) to[i + j] = float(four[j]);
+  }
+  for (int i = N / 4 * 4; i < N; ++i) to[i] = float(row[column + i]);
 }
 
 // A row's share of the keys: weighted values relative to `max`, then max and sum, v_head_dim + 2 floats.
@@ -29,34 +30,44 @@ template <typename T, int SIMDGROUPS, int HEAD, int ROWS>
 struct Decode {
   enum { kColumns = HEAD / 32, kThreads = 32 * SIMDGROUPS };  // of a lane
 
+  // What a row needs at every key, and no more: there are up to eight of them in the registers.
   struct Row {
-    Head<T> head;
-    long query, number;  // its position, and its number among all rows of lse
-    KeyRange seen;
-    float of_query[kColumns], weighted[kColumns], max, sum;
+    float query[kColumns], weighted[kColumns], max, sum;
+    int first, last;  // it sees [first, last) of the split's keys
+    float slope, distance;  // from its position to the split's first key
+    long mask_at;           // of the split's first key
   };
   Row row[ROWS];
 
-  void start(FlashAttentionBuffers<T> buffers, constant FlashAttentionParams& p, long batch, long kv_head, long number,
-             uint lane, thread Row& r) thread {
-    const int group = p.heads / p.kv_heads;
-    const long head = kv_head * group + number / p.q_len;
-    r.query = number % p.q_len;
-    r.number = (batch * p.heads + head) * p.q_len + r.query;
-    r.head = head_of(buffers, p, batch, head);
-    r.seen = keys_seen(p, r.query, r.query);
-    load_columns<T, kColumns>(r.head.query + r.query * p.q_stride[2], int(lane) * kColumns, p.head_dim, r.of_query);
+  // Which head and position the row of that number is, counted over the heads of a key head.
+  struct Place {
+    long head, query;
+  };
+  Place place_of(constant FlashAttentionParams& p, long kv_head, long number) thread {
+    return {kv_head * (p.heads / p.kv_heads) + number / p.q_len, number % p.q_len};
+  }
+
+  void start(Head<T> h, constant FlashAttentionParams& p, long query, long begin, long end, uint lane,
+             thread Row& r) thread {
+    const KeyRange seen = keys_seen(p, query, query);
+    r.first = int(metal::clamp(seen.first - begin, 0L, end - begin));
+    r.last = int(metal::clamp(seen.last - begin, 0L, end - begin));
+    r.slope = h.slope;
+    r.distance = float(begin - query - p.diagonal);
+    r.mask_at = mask_of(h, p, query, begin).at;
+    load_columns<T, kColumns>(h.query + query * p.q_stride[2], int(lane) * kColumns, p.head_dim, r.query);
     for (int c = 0; c < kColumns; ++c) r.weighted[c] = 0;
     r.max = -INFINITY, r.sum = 0;
   }
 
   // The logit of a key that the row sees. Every lane has it.
-  float logit_of(constant FlashAttentionParams& p, thread const Row& r, long key, thread const float* of_key) thread {
+  float logit_of(constant FlashAttentionParams& p, device const uchar* mask, thread const Row& r, int key,
+                 thread const float* of_key) thread {
     float product = 0;
-    for (int c = 0; c < kColumns; ++c) product += r.of_query[c] * of_key[c];
-    const long position = r.query + p.diagonal;
-    const float logit = form_logit(metal::simd_sum(product), p, r.head.slope, float(key - position));
-    return masked_logit(logit, true, mask_of(r.head, p, r.query, key), 0, 0);
+    for (int c = 0; c < kColumns; ++c) product += r.query[c] * of_key[c];
+    const TileMask masked{mask, r.mask_at, 0, p.mask_stride[3]};
+    const float logit = form_logit(metal::simd_sum(product), p, r.slope, r.distance + float(key));
+    return masked_logit(logit, true, masked, 0, key);
   }
 
   void add(thread Row& r, float logit, thread const float* of_value) thread {
@@ -71,29 +82,43 @@ struct Decode {
            long kv_head, long first, int split, threadgroup float* weighted, threadgroup float* of_simdgroup,
            uint simdgroup, uint lane) thread {
     const int rows = int(metal::min(long(p.heads / p.kv_heads) * p.q_len - first, long(ROWS)));
-    for (int r = 0; r < ROWS; ++r)
-      if (r < rows) start(buffers, p, batch, kv_head, first + r, lane, row[r]);
-
     const KeyRange all = keys_seen(p, 0, p.q_len - 1);
-    const long begin = all.first + split * p.keys_per_split, end = metal::min(begin + p.keys_per_split, all.last);
-    const int column = int(lane) * kColumns;
-    for (long key = begin + simdgroup; key < end; key += SIMDGROUPS) {
+    const long begin = all.first + split * p.keys_per_split;
+    const long end = metal::max(begin, metal::min(begin + p.keys_per_split, all.last));
+    for (int r = 0; r < ROWS; ++r) {
+      if (r >= rows) continue;
+      const Place place = place_of(p, kv_head, first + r);
+      start(head_of(buffers, p, batch, place.head), p, place.query, begin, end, lane, row[r]);
+    }
+
+    const int column = int(lane) * kColumns, keys = int(end - begin);
+    device const T* key_row = buffers.key + batch * p.k_stride[0] + kv_head * p.k_stride[1] + begin * p.k_stride[2];
+    device const T* value_row = buffers.value + batch * p.v_stride[0] + kv_head * p.v_stride[1] + begin * p.v_stride[2];
+    for (int key = int(simdgroup); key < keys; key += SIMDGROUPS) {
       float of_key[kColumns], of_value[kColumns];
-      load_columns<T, kColumns>(row[0].head.key + key * p.k_stride[2], column, p.head_dim, of_key);
-      load_columns<T, kColumns>(row[0].head.value + key * p.v_stride[2], column, p.v_head_dim, of_value);
+      load_columns<T, kColumns>(key_row + key * p.k_stride[2], column, p.head_dim, of_key);
+      load_columns<T, kColumns>(value_row + key * p.v_stride[2], column, p.v_head_dim, of_value);
+#pragma clang loop unroll(full)
       for (int r = 0; r < ROWS; ++r) {
-        if (r >= rows || key < row[r].seen.first || key >= row[r].seen.last) continue;
-        const float logit = logit_of(p, row[r], key, of_key);
+        if (r >= rows || key < row[r].first || key >= row[r].last) continue;
+        const float logit = logit_of(p, buffers.mask, row[r], key, of_key);
         if (logit != -INFINITY) add(row[r], logit, of_value);
       }
     }
-    for (int r = 0; r < ROWS; ++r)
-      if (r < rows) finish(partials, p, split, row[r], weighted, of_simdgroup, simdgroup, lane);
+#pragma clang loop unroll(full)
+    for (int r = 0; r < ROWS; ++r) {
+      if (r >= rows) continue;
+      const Place place = place_of(p, kv_head, first + r);
+      finish(head_of(buffers, p, batch, place.head), partials, p, place.query,
+             (batch * p.heads + place.head) * p.q_len + place.query, split, row[r], weighted, of_simdgroup, simdgroup,
+             lane);
+    }
   }
 
-  // Puts the simdgroups' parts of a row together.
-  void finish(device float* partials, constant FlashAttentionParams& p, int split, thread const Row& r,
-              threadgroup float* weighted, threadgroup float* of_simdgroup, uint simdgroup, uint lane) thread {
+  // Puts the simdgroups' parts of a row together; `number` is the row's among all rows of lse.
+  void finish(Head<T> h, device float* partials, constant FlashAttentionParams& p, long query, long number, int split,
+              thread const Row& r, threadgroup float* weighted, threadgroup float* of_simdgroup, uint simdgroup,
+              uint lane) thread {
     // The row before this one has been read.
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     for (int c = 0; c < kColumns; ++c) weighted[simdgroup * HEAD + lane * kColumns + c] = r.weighted[c];
@@ -106,17 +131,17 @@ struct Decode {
       share[s] = softmax_decay(of_simdgroup[s], max);
       sum += of_simdgroup[SIMDGROUPS + s] * share[s];
     }
-    const SoftmaxEnd end = softmax_end(max, sum, r.head.sink);
-    device float* partial = partials + partial_at(p, r.number, split);
+    const SoftmaxEnd end = softmax_end(max, sum, h.sink);
+    device float* partial = partials + partial_at(p, number, split);
     for (int d = int(simdgroup * 32 + lane); d < p.v_head_dim; d += kThreads) {
       float whole = 0;
       for (int s = 0; s < SIMDGROUPS; ++s) whole += weighted[s * HEAD + d] * share[s];
       if (splits_keys) partial[d] = whole;
-      else r.head.out[r.query * p.out_stride[2] + d] = T(softmax_output(whole, end.factor));
+      else h.out[query * p.out_stride[2] + d] = T(softmax_output(whole, end.factor));
     }
     if (simdgroup != 0 || lane != 0) return;
     if (splits_keys) partial[p.v_head_dim] = max, partial[p.v_head_dim + 1] = sum;
-    else r.head.lse[r.query] = end.lse;
+    else h.lse[query] = end.lse;
   }
 };
 

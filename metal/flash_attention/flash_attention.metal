@@ -15,11 +15,12 @@ template <typename T, int SIMDGROUPS, int VALUE>
     device const float* sinks [[buffer(4), function_constant(has_sinks)]],
     device const float* alibi_slopes [[buffer(5), function_constant(has_alibi)]], device T* out [[buffer(6)]],
     device float* lse [[buffer(7)]], constant FlashAttentionParams& params [[buffer(9)]],
-    uint3 group [[threadgroup_position_in_grid]], uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]]) {
+    uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   threadgroup T memory[SIMDGROUPS * kTensorRows * kTensorKeys];
   const FlashAttentionBuffers<T> buffers{query, key, value, mask, sinks, alibi_slopes, out, lse};
-  const long head = group.y / params.v_chunks, first_row = (long(group.x) * SIMDGROUPS + simdgroup) * kTensorRows;
+  const long head = group.y / params.v_chunks, tile = groups.x - 1 - group.x;  // the last rows see most of causal
+  const long first_row = (tile * SIMDGROUPS + simdgroup) * kTensorRows;
   if (first_row >= params.q_len) return;
   prefill_tensor_ops<T, VALUE>(head_of(buffers, params, group.z, head), params, first_row, group.y % params.v_chunks,
                                memory + simdgroup * kTensorRows * kTensorKeys, lane);
@@ -47,15 +48,16 @@ template <typename T, int SIMDGROUPS, int KEYS, int HEAD, int VALUE>
     device const float* sinks [[buffer(4), function_constant(has_sinks)]],
     device const float* alibi_slopes [[buffer(5), function_constant(has_alibi)]], device T* out [[buffer(6)]],
     device float* lse [[buffer(7)]], constant FlashAttentionParams& params [[buffer(9)]],
-    uint3 group [[threadgroup_position_in_grid]], uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]]) {
+    uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   using Prefill = PrefillSimdgroup<T, SIMDGROUPS, KEYS, HEAD, VALUE>;
   threadgroup T keys[Prefill::kKeyTile], values[Prefill::kValueTile];
   threadgroup bool seen[2 * SIMDGROUPS];
   const FlashAttentionBuffers<T> buffers{query, key, value, mask, sinks, alibi_slopes, out, lse};
   const long head = group.y / params.v_chunks;
+  const uint tile = groups.x - 1 - group.x;  // the last rows see most of causal
   Prefill prefill;
-  prefill.run(head_of(buffers, params, group.z, head), params, group.x, group.y % params.v_chunks, keys, values, seen,
+  prefill.run(head_of(buffers, params, group.z, head), params, tile, group.y % params.v_chunks, keys, values, seen,
               simdgroup, lane);
 }
 

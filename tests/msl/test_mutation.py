@@ -129,6 +129,20 @@ def test_missing_barrier_is_noticed(name, kernel, n):
         assert finding.location.path.endswith(f"{name}.metal")
 
 
+def test_a_qualified_name_goes_as_a_whole():
+    source = """#include <metal_stdlib>
+kernel void k(device int* out [[buffer(0)]], uint i [[thread_position_in_threadgroup]]) {
+    threadgroup int x[64];
+    x[i] = int(i);
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    out[i] = x[63 - i];
+}"""
+    for without in (None, 0):
+        lib = msl.compile(source, without_barrier=without)
+        lib.kernel("k").dispatch(1, 64, [msl.Output(np.zeros(64, np.int32))])
+        assert lib.report.kinds <= {"race", "uninitialised-read"} and bool(lib.report) == (without == 0)
+
+
 def test_removing_a_barrier_that_is_not_there():
     text = toolchain.preprocess(KERNELS / "a_basic.metal", "a_basic.metal", [])
     with pytest.raises(ValueError, match="compile: expected without_barrier from 0 to"):

@@ -60,14 +60,22 @@ def count_barriers(preprocessed: str) -> int:
     return len(_barriers(lex(preprocessed)))
 
 
-def _barriers(tokens: list) -> list:
+def _barriers(tokens: list) -> list[list]:
+    """The tokens of each barrier's name, which may be qualified."""
     names = ("threadgroup_barrier", "simdgroup_barrier")
     dense = [t for t in tokens if not t.blank]
-    return [t for t, following in itertools.pairwise(dense) if t.text in names and following.text == "("]
+    barriers = []
+    for i, (token, following) in enumerate(itertools.pairwise(dense)):
+        if token.text in names and following.text == "(":
+            first = i - 2 if i >= 2 and [t.text for t in dense[i - 2 : i]] == ["metal", "::"] else i
+            barriers.append(dense[first : i + 1])
+    return barriers
 
 
 def _remove_barrier(tokens: list, n: int) -> None:
     barriers = _barriers(tokens)
     if not 0 <= n < len(barriers):
         raise ValueError(f"compile: expected without_barrier from 0 to {len(barriers) - 1}, got {n}")
-    barriers[n].text = "((void)0); (void)"
+    for token in barriers[n]:
+        token.text = ""
+    barriers[n][-1].text = "((void)0); (void)"
