@@ -87,39 +87,56 @@ FlashAttentionParams params_of(const FlashAttentionProblem& p) {
   return params;
 }
 
-std::vector<FunctionConstant> constants_of(const FlashAttentionProblem& p, bool splits_keys) {
-  return {{FLASH_ATTENTION_MASK_TYPE, "mask_type", false, mask_type(p)},
-          {FLASH_ATTENTION_HAS_SINKS, "has_sinks", true, p.has_sinks},
-          {FLASH_ATTENTION_HAS_ALIBI, "has_alibi", true, p.has_alibi},
-          {FLASH_ATTENTION_HAS_SOFTCAP, "has_softcap", true, p.softcap > 0},
-          {FLASH_ATTENTION_SPLITS_KEYS, "splits_keys", true, splits_keys}};
+// A tensor at the index that it has in every kernel, where the call has it.
+struct Slot {
+  const char* name;
+  bool given;
+};
+std::array<Slot, 9> slots_of(const FlashAttentionProblem& p) {
+  return {{{"query", true},
+           {"key", true},
+           {"value", true},
+           {"attn_mask", p.mask_kind != MaskKind::none},
+           {"sinks", p.has_sinks},
+           {"alibi_slopes", p.has_alibi},
+           {"out", true},
+           {"lse", true},
+           {"partials", true}}};
+}
+using Buffers = std::vector<std::string>;
+
+std::vector<Argument> arguments_of(const FlashAttentionProblem& p, const Buffers& buffers) {
+  const auto slots = slots_of(p);
+  std::vector<Argument> arguments;
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (slots[i].given && std::find(buffers.begin(), buffers.end(), slots[i].name) != buffers.end())
+      arguments.push_back({static_cast<int>(i), slots[i].name});
+  return arguments;
 }
 
-// The buffers that the kernels of this problem have, each at the index that it has in all of them.
-std::vector<Argument> arguments_of(const FlashAttentionProblem& p, const std::vector<std::string>& names) {
-  const std::pair<std::string, bool> all[] = {
-      {"query", true},        {"key", true},
-      {"value", true},        {"attn_mask", p.mask_kind != MaskKind::none},
-      {"sinks", p.has_sinks}, {"alibi_slopes", p.has_alibi},
-      {"out", true},          {"lse", true},
-      {"partials", true},
+std::vector<FunctionConstant> constants_of(const FlashAttentionProblem& p, const std::vector<Argument>& arguments) {
+  const auto has = [&](const char* name) {
+    return std::any_of(arguments.begin(), arguments.end(), [&](const Argument& a) { return a.name == name; });
   };
-  std::vector<Argument> arguments;
-  for (int i = 0; i < static_cast<int>(std::size(all)); ++i)
-    if (all[i].second && std::find(names.begin(), names.end(), all[i].first) != names.end())
-      arguments.push_back({i, all[i].first});
-  return arguments;
+  return {{FLASH_ATTENTION_HAS_MASK, "has_mask", true, has("attn_mask")},
+          {FLASH_ATTENTION_MASK_TYPE, "mask_type", false, mask_type(p)},
+          {FLASH_ATTENTION_HAS_SINKS, "has_sinks", true, has("sinks")},
+          {FLASH_ATTENTION_HAS_ALIBI, "has_alibi", true, has("alibi_slopes")},
+          {FLASH_ATTENTION_HAS_SOFTCAP, "has_softcap", true, p.softcap > 0},
+          {FLASH_ATTENTION_SPLITS_KEYS, "splits_keys", true, !has("out")},
+          {FLASH_ATTENTION_GIVES_RESULT, "gives_result", true, has("out")}};
 }
 constexpr int kParamsIndex = 9;
 
-Pass pass_of(std::string kernel, const FlashAttentionProblem& p, bool splits_keys, std::vector<std::string> buffers,
+Pass pass_of(std::string kernel, const FlashAttentionProblem& p, const Buffers& buffers,
              const FlashAttentionParams& params, std::array<int64_t, 3> groups, int64_t threads) {
   for (const int64_t n : groups)
     expect(n <= kMostGroups, "a grid of at most " + std::to_string(kMostGroups) +
                                  " threadgroups in each dimension, got " + std::to_string(n));
+  const std::vector<Argument> arguments = arguments_of(p, buffers);
   return {.kernel = std::move(kernel),
-          .constants = constants_of(p, splits_keys),
-          .arguments = arguments_of(p, buffers),
+          .constants = constants_of(p, arguments),
+          .arguments = arguments,
           .params_index = kParamsIndex,
           .params = bytes_of(params),
           .groups = groups,
@@ -149,7 +166,7 @@ KernelPlan plan_prefill(const FlashAttentionProblem& p, const DeviceCaps& caps) 
                                  : "flash_attention_prefill_" + type_name(p.dtype) + "_" + std::to_string(tile.head);
   KernelPlan plan{"flash_attention", tensor_ops ? Language::metal4_0 : Language::metal3_1, {}, {}};
   plan.passes.push_back(
-      pass_of(kernel + "_" + std::to_string(tile.value), p, false,
+      pass_of(kernel + "_" + std::to_string(tile.value), p,
               {"query", "key", "value", "attn_mask", "sinks", "alibi_slopes", "out", "lse"}, params,
               {ceil_div(p.q_len, tensor_ops ? kTensorOpsRows : kSimdgroupRows), p.heads * params.v_chunks, p.batch},
               kPrefillThreads));
@@ -175,19 +192,19 @@ KernelPlan plan_decode(const FlashAttentionProblem& p, const DeviceCaps& caps) {
   KernelPlan plan{"flash_attention", Language::metal3_1, {}, {}};
   const std::string kernel = "flash_attention_decode_" + type_name(p.dtype) + "_" + std::to_string(tile.head) + "_" +
                              std::to_string(tile.rows);
-  std::vector<std::string> buffers = {"query", "key", "value", "attn_mask", "alibi_slopes"};
-  const std::vector<std::string> results = {"sinks", "out", "lse"};
+  Buffers buffers = {"query", "key", "value", "attn_mask", "alibi_slopes"};
+  const Buffers results = {"sinks", "out", "lse"};
   if (splits == 1) {
     buffers.insert(buffers.end(), results.begin(), results.end());
   } else {
-    plan.scratch.push_back({"partials", p.batch * p.heads * p.q_len * splits * (p.v_head_dim + 2) * 4});
     buffers.push_back("partials");
+    plan.scratch.push_back({"partials", p.batch * p.heads * p.q_len * splits * (p.v_head_dim + 2) * 4});
   }
   plan.passes.push_back(
-      pass_of(kernel, p, splits > 1, buffers, params, {splits, row_blocks * p.kv_heads, p.batch}, kDecodeThreads));
+      pass_of(kernel, p, buffers, params, {splits, row_blocks * p.kv_heads, p.batch}, kDecodeThreads));
   if (splits > 1)
-    plan.passes.push_back(pass_of("flash_attention_merge_" + type_name(p.dtype), p, false,
-                                  {"sinks", "out", "lse", "partials"}, params, {p.q_len, p.heads, p.batch}, 32));
+    plan.passes.push_back(pass_of("flash_attention_merge_" + type_name(p.dtype), p, {"sinks", "out", "lse", "partials"},
+                                  params, {p.q_len, p.heads, p.batch}, 32));
   return plan;
 }
 

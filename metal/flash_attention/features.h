@@ -3,14 +3,13 @@
 
 #include "flash_attention/params.h"
 
+constant bool has_mask [[function_constant(FLASH_ATTENTION_HAS_MASK)]];
 constant int mask_type [[function_constant(FLASH_ATTENTION_MASK_TYPE)]];
 constant bool has_sinks [[function_constant(FLASH_ATTENTION_HAS_SINKS)]];
 constant bool has_alibi [[function_constant(FLASH_ATTENTION_HAS_ALIBI)]];
 constant bool has_softcap [[function_constant(FLASH_ATTENTION_HAS_SOFTCAP)]];
 constant bool splits_keys [[function_constant(FLASH_ATTENTION_SPLITS_KEYS)]];
-constant bool has_mask = mask_type != kMaskNone;
-constant bool gives_result = !splits_keys;
-constant bool has_sinks_now = has_sinks && !splits_keys;  // else they come in when the splits are merged
+constant bool gives_result [[function_constant(FLASH_ATTENTION_GIVES_RESULT)]];
 
 template <typename T>
 struct FlashAttentionBuffers {
@@ -42,7 +41,7 @@ inline Head<T> head_of(FlashAttentionBuffers<T> b, constant FlashAttentionParams
   h.mask = b.mask;
   h.mask_at = batch * p.mask_stride[0] + head * p.mask_stride[1];
   h.slope = has_alibi ? b.alibi_slopes[batch * p.alibi_stride[0] + head * p.alibi_stride[1]] : 0.0f;
-  h.sink = has_sinks_now ? b.sinks[head * p.sinks_stride] : -INFINITY;
+  h.sink = has_sinks ? b.sinks[head * p.sinks_stride] : -INFINITY;
   h.out = b.out + batch * p.out_stride[0] + head * p.out_stride[1];
   h.lse = b.lse + (batch * p.heads + head) * p.q_len;
   return h;

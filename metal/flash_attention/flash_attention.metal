@@ -65,7 +65,7 @@ template <typename T, int SIMDGROUPS, int HEAD, int ROWS>
 [[kernel, max_total_threads_per_threadgroup(32 * SIMDGROUPS)]] void flash_attention_decode(
     device const T* query [[buffer(0)]], device const T* key [[buffer(1)]], device const T* value [[buffer(2)]],
     device const uchar* mask [[buffer(3), function_constant(has_mask)]],
-    device const float* sinks [[buffer(4), function_constant(has_sinks_now)]],
+    device const float* sinks [[buffer(4), function_constant(has_sinks)]],
     device const float* alibi_slopes [[buffer(5), function_constant(has_alibi)]],
     device T* out [[buffer(6), function_constant(gives_result)]],
     device float* lse [[buffer(7), function_constant(gives_result)]],

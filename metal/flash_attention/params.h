@@ -3,12 +3,15 @@
 
 #include "common/host_device.h"
 
-// Indices of the function constants.
-#define FLASH_ATTENTION_MASK_TYPE 0     // int, one of FlashAttentionMaskType
-#define FLASH_ATTENTION_HAS_SINKS 1     // bool
-#define FLASH_ATTENTION_HAS_ALIBI 2     // bool
-#define FLASH_ATTENTION_HAS_SOFTCAP 3   // bool
-#define FLASH_ATTENTION_SPLITS_KEYS 4   // bool, decode: partial results, which flash_attention_merge merges
+// Indices of the function constants. Each that decides whether a buffer is there is one of its own: whether a value that
+// is derived from others may do so, is not documented.
+#define FLASH_ATTENTION_HAS_MASK 0      // bool
+#define FLASH_ATTENTION_MASK_TYPE 1     // int, one of FlashAttentionMaskType
+#define FLASH_ATTENTION_HAS_SINKS 2     // bool
+#define FLASH_ATTENTION_HAS_ALIBI 3     // bool
+#define FLASH_ATTENTION_HAS_SOFTCAP 4   // bool
+#define FLASH_ATTENTION_SPLITS_KEYS 5   // bool, decode: gives partial results, which flash_attention_merge merges,
+#define FLASH_ATTENTION_GIVES_RESULT 6  // bool, and the other way round: out and lse
 
 enum FlashAttentionMaskType { kMaskNone = 0, kMaskBool = 1, kMaskFloat = 2, kMaskHalf = 3, kMaskBfloat = 4 };
 

@@ -144,15 +144,27 @@ def test_constants_follow_the_arguments():
         step = json.loads(plan(q_len=16, kv_len=16, **options))["passes"][0]
         return {name: value for _, name, value in step["constants"]}, [name for _, name in step["arguments"]]
 
-    plain = {"mask_type": 0, "has_sinks": False, "has_alibi": False, "has_softcap": False, "splits_keys": False}
+    plain = {
+        "has_mask": False, "mask_type": 0, "has_sinks": False, "has_alibi": False, "has_softcap": False,
+        "splits_keys": False, "gives_result": True,
+    }  # fmt: skip
     assert constants() == (plain, ["query", "key", "value", "out", "lse"])
     masks = (torch.bool, torch.float32, torch.float16, torch.bfloat16)
     for number, dtype in enumerate(masks, 1):
         found, arguments = constants(mask=torch.zeros(16, 16, dtype=dtype))
-        assert found == {**plain, "mask_type": number} and "attn_mask" in arguments
+        assert found == {**plain, "has_mask": True, "mask_type": number} and "attn_mask" in arguments
     found, arguments = constants(softcap=2.0, sinks=torch.zeros(8), alibi=torch.zeros(8))
     assert found == {**plain, "has_sinks": True, "has_alibi": True, "has_softcap": True}
     assert arguments == ["query", "key", "value", "sinks", "alibi_slopes", "out", "lse"]
+
+
+def test_sinks_and_results_come_in_the_pass_that_finishes():
+    steps = json.loads(plan(q_len=1, kv_len=1000, sinks=torch.zeros(8), alibi=torch.zeros(8)))["passes"]
+    first, second = ({name: value for _, name, value in step["constants"]} for step in steps)
+    assert first["splits_keys"] and not first["gives_result"] and not first["has_sinks"] and first["has_alibi"]
+    assert second["has_sinks"] and second["gives_result"] and not second["splits_keys"]
+    assert [[name for _, name in step["arguments"]] for step in steps] == [
+        ["query", "key", "value", "alibi_slopes", "partials"], ["sinks", "out", "lse", "partials"]]  # fmt: skip
 
 
 def test_indices_are_those_of_the_source():
