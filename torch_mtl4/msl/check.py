@@ -18,10 +18,12 @@ _DIAGNOSTIC = re.compile(r"(?P<path>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?P<kind>(?
 _UNDECLARED = re.compile(r"undeclared identifier|no member named|no type named|no template named|unknown type name")
 # To copy a whole object to or from any address space, and to index a matrix there, is legal in MSL, where clang has
 # constructors, assignments and operators of one space. The types fit: the source compiles without address spaces.
+_MATRIX = "(?:metal::)?(?:matrix<|(?:half|float)[234]x[234])"
 _LEGAL = re.compile(
-    r"no viable conversion from '|no viable overloaded '='|no matching conversion for functional-style cast from '"
-    r"|array initializer must be an initializer list"
-    r"|no viable overloaded operator\[\] for type '.*(?:matrix<|(?:half|float)[234]x[234])"
+    r"no viable conversion from '|no viable overloaded '='|array initializer must be an initializer list"
+    r"|no matching conversion for functional-style cast from '"
+    rf"|no matching constructor for initialization of '(?:const )?{_MATRIX}"
+    rf"|no viable overloaded operator\[\] for type '.*{_MATRIX}"
 )
 
 
