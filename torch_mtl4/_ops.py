@@ -29,4 +29,5 @@ mxfp8_linear = torch.ops.torch_mtl4.mxfp8_linear.default
 flash_attention_plan = torch.ops.torch_mtl4.flash_attention_plan.default
 mxfp8_quantize_plan = torch.ops.torch_mtl4.mxfp8_quantize_plan.default
 mxfp8_dequantize_plan = torch.ops.torch_mtl4.mxfp8_dequantize_plan.default
+mxfp8_linear_plan = torch.ops.torch_mtl4.mxfp8_linear_plan.default
 mps_status = torch.ops.torch_mtl4.mps_status.default

@@ -171,8 +171,26 @@ def _flash_attention(
     return out, lse
 
 
+def _mxfp8_linear(
+    emulation: Emulation, x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    _ops.mxfp8_linear_plan(x, weight, weight_scale, bias, emulation.caps)  # the contract, before anything is copied
+    x, weight, weight_scale = x.contiguous(), _rows_dense(weight), _rows_dense(weight_scale)
+    plan = _ops.mxfp8_linear_plan(x, weight, weight_scale, bias, emulation.caps)
+    out = x.new_empty((*x.shape[:-1], weight.shape[0]))
+    if out.numel():
+        tensors = {"x": x, "weight": weight, "weight_scale": weight_scale, "bias": bias, "out": out}
+        emulation.run(plan, tensors, ("out",))
+    return out
+
+
+def _rows_dense(t: Tensor) -> Tensor:
+    return t if t.shape[1] <= 1 or t.stride(1) == 1 else t.contiguous()
+
+
 _IMPLEMENTATIONS: dict[str, Callable] = {
     "flash_attention": _flash_attention,
     "mxfp8_quantize": _mxfp8_quantize,
     "mxfp8_dequantize": _mxfp8_dequantize,
+    "mxfp8_linear": _mxfp8_linear,
 }

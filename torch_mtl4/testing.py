@@ -25,6 +25,27 @@ def randn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Ten
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
+def integers(low: int, high: int, shape: Sequence[int], seed: int) -> Tensor:
+    """Whole numbers from low to high that depend on the seed only."""
+    return torch.randint(low, high + 1, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def exact_layer(n: int, k: int, seed: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """An mxfp8 weight of integers up to 15 under scales 1, 2 and 1/2: its bytes, its scale bytes, its values (float64).
+
+    With `exact_x` no sum of products rounds in float32, whatever the order of adding is.
+    """
+    data = integers(-15, 15, (n, k), seed).float().to(torch.float8_e4m3fn)
+    scale = integers(126, 128, (n, (k + 31) // 32), seed + 1).to(torch.uint8)
+    values = data.double() * torch.exp2(scale.double() - 127).repeat_interleave(32, 1)[:, :k]
+    return data.view(torch.uint8), scale, values
+
+
+def exact_x(m: int, k: int, dtype: torch.dtype, seed: int = 3) -> Tensor:
+    """Integers up to 3."""
+    return integers(-3, 3, (m, k), seed).to(dtype)
+
+
 def poison(*shape: int, dtype: torch.dtype) -> Tensor:
     """A buffer whose every element spoils a result that it reaches: NaN, or 0xFF for bytes."""
     if dtype == torch.bool:

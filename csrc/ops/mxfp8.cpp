@@ -92,6 +92,8 @@ Mxfp8LinearProblem check_mxfp8_linear(const Tensor& x, const Tensor& weight, con
                shape_string(*bias));
     p.bias_stride = bias->stride(0);
   }
+  p.weight_offset = weight.storage_offset();
+  p.weight_scale_offset = weight_scale.storage_offset();
   return p;
 }
 

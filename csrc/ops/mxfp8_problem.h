@@ -16,6 +16,7 @@ struct Mxfp8LinearProblem {
   int64_t m, n, k;
   int64_t weight_stride, weight_scale_stride;
   int64_t bias_stride = 0;
+  int64_t weight_offset = 0, weight_scale_offset = 0;  // bytes from the start of their storage
 };
 
 // rows of k values, each row with ceil(k / 32) scale bytes.

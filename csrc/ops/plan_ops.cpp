@@ -5,6 +5,7 @@
 #include "ops/mxfp8.h"
 #include "plan/flash_attention.h"
 #include "plan/mxfp8_dequantize.h"
+#include "plan/mxfp8_linear.h"
 #include "plan/mxfp8_quantize.h"
 
 namespace mtl4 {
@@ -31,12 +32,19 @@ std::string mxfp8_dequantize_plan(const Tensor& data, const Tensor& scale, Scala
   return to_json(plan_mxfp8_dequantize(check_mxfp8_dequantize(data, scale, dtype), parse_device_caps(caps)));
 }
 
+std::string mxfp8_linear_plan(const Tensor& x, const Tensor& weight, const Tensor& weight_scale,
+                              std::optional<Tensor> bias, std::string caps) {
+  const Mxfp8LinearProblem p = check_mxfp8_linear(x, weight, weight_scale, bias);
+  return to_json(plan_mxfp8_linear(p, bias.has_value(), parse_device_caps(caps)));
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(torch_mtl4, CPU, m) {
   m.impl("flash_attention_plan", TORCH_BOX(&flash_attention_plan));
   m.impl("mxfp8_quantize_plan", TORCH_BOX(&mxfp8_quantize_plan));
   m.impl("mxfp8_dequantize_plan", TORCH_BOX(&mxfp8_dequantize_plan));
+  m.impl("mxfp8_linear_plan", TORCH_BOX(&mxfp8_linear_plan));
 }
 
 }  // namespace mtl4

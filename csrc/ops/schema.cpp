@@ -23,6 +23,7 @@ STABLE_TORCH_LIBRARY(torch_mtl4, m) {
       "int window_right, float? scale, float? softcap, Tensor? sinks, Tensor? alibi_slopes, str caps) -> str");
   m.def("mxfp8_quantize_plan(Tensor x, str scaling, str caps) -> str");
   m.def("mxfp8_dequantize_plan(Tensor data, Tensor scale, ScalarType dtype, str caps) -> str");
+  m.def("mxfp8_linear_plan(Tensor x, Tensor weight, Tensor weight_scale, Tensor? bias, str caps) -> str");
 
   // Implemented in csrc/runtime, where that is built.
   m.def("mps_status() -> str");

@@ -14,28 +14,13 @@ import torch
 
 import torch_mtl4
 from torch_mtl4 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize, testing
+from torch_mtl4.testing import exact_layer, exact_x, integers
 
 PACKAGE = Path(torch_mtl4.__file__).resolve().parents[1]  # the one under test, which may be a build of its own
 
 INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 ONE, TWO, TWO_TO_MINUS_9, MOST = 0x38, 0x40, 0x01, 0x7E  # e4m3 codes
-
-
-def integers(low, high, shape, seed):
-    return torch.randint(low, high + 1, shape, generator=torch.Generator().manual_seed(seed))
-
-
-def exact_layer(n, k, seed=1):
-    """Integer elements up to 15 under scales 1, 2 and 1/2, and what they stand for."""
-    data = integers(-15, 15, (n, k), seed).float().to(torch.float8_e4m3fn)
-    scale = integers(126, 128, (n, (k + 31) // 32), seed + 1).to(torch.uint8)
-    values = data.double() * torch.exp2(scale.double() - 127).repeat_interleave(32, 1)[:, :k]
-    return data.view(torch.uint8), scale, values
-
-
-def exact_x(m, k, dtype, seed=3):
-    return integers(-3, 3, (m, k), seed).to(dtype)
 
 
 def check_exact(m, n, k, dtype, layout="poisoned"):
