@@ -2,6 +2,8 @@
 
 import pytest
 
+from torch_mtl4 import msl_backend
+
 
 @pytest.fixture(autouse=True)
 def device(request, monkeypatch):
@@ -19,3 +21,11 @@ def software_metal_device():
 
     if why := build.missing():
         pytest.skip(why)
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch):
+    """A monkeypatch for what libraries are made of: they are compiled from then on, and forgotten in the end."""
+    msl_backend._library.cache_clear()
+    yield monkeypatch
+    msl_backend._library.cache_clear()

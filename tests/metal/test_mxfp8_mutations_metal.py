@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from torch_mtl4 import _metal_sources, msl, msl_backend, testing
+from torch_mtl4 import _metal_sources, msl, testing
 from torch_mtl4.msl.compile import preprocessed
 from torch_mtl4.msl.frontend import count_barriers
 from torch_mtl4.testing import exact_layer, exact_x
@@ -66,17 +66,9 @@ def test_every_barrier_has_a_case():
     assert count_barriers(text) == len(BARRIERS)
 
 
-@pytest.fixture
-def changed(monkeypatch):
-    """Libraries that are compiled anew, from then on and until the test ends."""
-    msl_backend._library.cache_clear()
-    yield monkeypatch
-    msl_backend._library.cache_clear()
-
-
 @pytest.mark.parametrize("n", range(len(BARRIERS)))
-def test_a_missing_barrier_is_noticed(changed, n):
-    changed.setattr(msl, "compile", functools.partial(msl.compile, without_barrier=n))
+def test_a_missing_barrier_is_noticed(compiled_anew, n):
+    compiled_anew.setattr(msl, "compile", functools.partial(msl.compile, without_barrier=n))
     if n in IDLE:
         return BARRIERS[n]()
     with pytest.raises(NOTICED, match="race"):
@@ -84,10 +76,10 @@ def test_a_missing_barrier_is_noticed(changed, n):
 
 
 @pytest.mark.parametrize("mistake", INDICES)
-def test_a_wrong_index_is_noticed(changed, mistake):
+def test_a_wrong_index_is_noticed(compiled_anew, mistake):
     case, right, wrong = INDICES[mistake]
     text = _metal_sources.flattened("mxfp8_linear")
     assert text.count(right) == 1
-    changed.setattr(_metal_sources, "flattened", lambda name: text.replace(right, wrong))
+    compiled_anew.setattr(_metal_sources, "flattened", lambda name: text.replace(right, wrong))
     with pytest.raises(NOTICED):
         case()
