@@ -8,7 +8,6 @@ import torch
 
 from torch_mtl4 import _metal_sources, msl, msl_backend, testing
 from torch_mtl4.msl.compile import preprocessed
-from torch_mtl4.msl_backend import emulated
 
 from .gpus import SIMDGROUP, TENSOR_OPS
 
@@ -60,7 +59,7 @@ def noticed(monkeypatch, case, mutant):
     for layout in layouts:
         for shuffle in (False, True):
             try:
-                with emulated(caps, layout=layout, shuffle=shuffle):
+                with msl_backend.emulated(caps, layout=layout, shuffle=shuffle):
                     harness.check(*inputs(), **options)
             except (AssertionError, msl.KernelFaultError):
                 return True

@@ -1,0 +1,70 @@
+"""What the kernels of flash_attention read and multiply, counted on the MSL runner: no byte and no product too many."""
+
+import pytest
+import torch
+
+from torch_mtl4 import _metal_sources, flash_attention, msl, msl_backend, testing
+
+from .gpus import SIMDGROUP, TENSOR_OPS
+
+CAPS = {"simdgroup": SIMDGROUP[0], "tensor_ops": TENSOR_OPS[0]}
+TIERS = pytest.mark.parametrize("tier", CAPS)
+
+
+@pytest.fixture(autouse=True)
+def counting(monkeypatch):
+    def library(source, kernel, constants, tier, checked):
+        text = _metal_sources.flattened(source)
+        options = {"constants": dict(constants), "only": f"^{kernel}$", "tier": tier, "checked": False}
+        return msl.compile(text, name=f"{source}.metal", count=True, **options)
+
+    monkeypatch.setattr(msl_backend, "_library", library)
+
+
+def costs(caps, q_len, kv_len, *, heads=1, kv_heads=1, head_dim=64, **options):
+    query, key = testing.randn(1, heads, q_len, head_dim), testing.randn(1, kv_heads, kv_len, head_dim)
+    with msl_backend.emulated(caps) as emulation:
+        flash_attention(query, key, key.clone(), **options)
+    return [result.cost for _, result in emulation.dispatches]
+
+
+def multiplied(cost):
+    return sum(products.multiply_accumulates for products in cost.products.values())
+
+
+def test_decoding_reads_keys_and_values_once_for_all_heads_that_share_them():
+    """A block of eight rows at a time."""
+    for q_len, heads, blocks in ((1, 2, 1), (1, 8, 1), (2, 8, 1), (2, 16, 2)):
+        first, merge = costs(CAPS["simdgroup"], q_len, 600, heads=heads, kv_heads=2)
+        for name in ("key", "value"):
+            assert first.buffers[name].read == blocks * first.buffers[name].unique_read == blocks * 2 * 600 * 64 * 4
+        # A partial result a row and split: 64 values, maximum and sum.
+        assert first.buffers["partials"].written == q_len * heads * 3 * 66 * 4
+        assert merge.buffers["partials"].unique_read == q_len * heads * 3 * 66 * 4
+
+
+def test_decoding_with_a_window_reads_its_keys_only():
+    (cost,) = costs(CAPS["simdgroup"], 1, 600, causal="lower_right", window=(99, 0))
+    assert cost.buffers["key"].read == 100 * 64 * 4
+
+
+def test_a_threadgroup_of_many_queries_reads_each_key_once():
+    (cost,) = costs(CAPS["simdgroup"], 70, 100, heads=2)
+    for name in ("key", "value"):
+        assert cost.buffers[name].read == 2 * 3 * 100 * 64 * 4
+    assert cost.buffers["query"].read == cost.buffers["query"].unique_read == 2 * 70 * 64 * 4
+
+
+@TIERS
+def test_products_are_those_of_the_tiles_that_are_seen(tier):
+    rows, keys = {"simdgroup": (8, 32), "tensor_ops": (16, 32)}[tier]
+    pair = rows * keys * 64 * 2  # both products of a tile of rows with a tile of keys
+    (whole,) = costs(CAPS[tier], 128, 128)
+    assert multiplied(whole) == 128 * 128 * 64 * 2
+    (causal,) = costs(CAPS[tier], 128, 128, causal="upper_left")
+    assert multiplied(causal) == sum(row // keys + 1 for row in range(0, 128, rows)) * pair
+    visible = torch.zeros(128, 128, dtype=torch.bool)
+    visible[:64, 40:50] = True
+    (masked,) = costs(CAPS[tier], 128, 128, attn_mask=visible)
+    assert multiplied(masked) == 64 // rows * pair
+    assert masked.buffers["key"].unique_read == 32 * 64 * 4
