@@ -1,5 +1,6 @@
 // Few queries: what bounds them is the reading of keys and values, so each is read once for all the rows that share it,
-// the queries of all heads of a key head. A simdgroup takes every SIMDGROUPS-th key, its lanes the columns.
+// the queries of all heads of a key head. Simdgroups take a few keys in turn; a lane has some columns of them, and the
+// softmax of one row and key.
 #pragma once
 
 #include "common/online_softmax.h"
@@ -25,21 +26,43 @@ inline long partial_at(constant FlashAttentionParams& p, long row, int split) {
   return (row * p.splits + split) * (p.v_head_dim + 2);
 }
 
+// Sums N values over the simdgroup, N a power of two up to 32: lane l gets the sum of value l % N. Lanes exchange halves
+// of what is left to sum, so this takes N shuffles where N sums would take five times as many.
+template <int N>
+inline float sum_each(thread float* values, uint lane) {
+#pragma clang loop unroll(full)
+  for (int half = N / 2; half > 0; half /= 2) {
+    const bool upper = (lane & half) != 0;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < half; ++i) {
+      const float keep = upper ? values[i + half] : values[i], give = upper ? values[i] : values[i + half];
+      values[i] = keep + metal::simd_shuffle_xor(give, ushort(half));
+    }
+  }
+  float sum = values[0];
+#pragma clang loop unroll(full)
+  for (int other = N; other < 32; other *= 2) sum += metal::simd_shuffle_xor(sum, ushort(other));
+  return sum;
+}
+
 // HEAD: the larger of both head dims is at most so. ROWS of query that a simdgroup holds.
 template <typename T, int SIMDGROUPS, int HEAD, int ROWS>
 struct Decode {
-  enum { kColumns = HEAD / 32, kThreads = 32 * SIMDGROUPS };  // of a lane
-
-  // What a row needs at every key, and no more: there are up to eight of them in the registers.
-  struct Row {
-    float query[kColumns], weighted[kColumns], max, sum;
-    int first, last;  // it sees [first, last) of the split's keys
-    float slope, distance;  // from its position to the split's first key
-    long mask_at;           // of the split's first key
+  enum {
+    kThreads = 32 * SIMDGROUPS,
+    kColumns = HEAD / 32,                             // of a lane
+    kKeys = HEAD <= 128 ? 4 : HEAD <= 256 ? 2 : 1,  // at a time; as many as leave the registers room
+    kPairs = ROWS * kKeys,
   };
-  Row row[ROWS];
 
-  // Which head and position the row of that number is, counted over the heads of a key head.
+  float query[ROWS * kColumns], weighted[ROWS * kColumns];
+  // Lane l works out the softmax of pair l % kPairs of a row and a key. Of that row:
+  float max, sum;
+  int first, last;        // it sees [first, last) of the split's keys
+  float slope, distance;  // from its position to the split's first key
+  TileMask mask;          // from the split's first key on
+
+  // Which head and position a row is, rows counted over the heads of a key head.
   struct Place {
     long head, query;
   };
@@ -47,101 +70,140 @@ struct Decode {
     return {kv_head * (p.heads / p.kv_heads) + number / p.q_len, number % p.q_len};
   }
 
-  void start(Head<T> h, constant FlashAttentionParams& p, long query, long begin, long end, uint lane,
-             thread Row& r) thread {
-    const KeyRange seen = keys_seen(p, query, query);
-    r.first = int(metal::clamp(seen.first - begin, 0L, end - begin));
-    r.last = int(metal::clamp(seen.last - begin, 0L, end - begin));
-    r.slope = h.slope;
-    r.distance = float(begin - query - p.diagonal);
-    r.mask_at = mask_of(h, p, query, begin).at;
-    load_columns<T, kColumns>(h.query + query * p.q_stride[2], int(lane) * kColumns, p.head_dim, r.query);
-    for (int c = 0; c < kColumns; ++c) r.weighted[c] = 0;
-    r.max = -INFINITY, r.sum = 0;
+  void start(FlashAttentionBuffers<T> buffers, constant FlashAttentionParams& p, long batch, long kv_head, long number,
+             int rows, long begin, long end, uint lane) thread {
+#pragma clang loop unroll(full)
+    for (int r = 0; r < ROWS; ++r) {
+      const Place place = place_of(p, kv_head, number + metal::min(r, rows - 1));
+      device const T* row = head_of(buffers, p, batch, place.head).query + place.query * p.q_stride[2];
+      load_columns<T, kColumns>(row, int(lane) * kColumns, p.head_dim, query + r * kColumns);
+    }
+    for (int i = 0; i < ROWS * kColumns; ++i) weighted[i] = 0;
+    max = -INFINITY, sum = 0;
+
+    const int own = int(lane) % kPairs / kKeys;
+    const Place place = place_of(p, kv_head, number + metal::min(own, rows - 1));
+    const Head<T> head = head_of(buffers, p, batch, place.head);
+    const KeyRange seen = keys_seen(p, place.query, place.query);
+    first = int(metal::clamp(seen.first - begin, 0L, end - begin));
+    last = own < rows ? int(metal::clamp(seen.last - begin, 0L, end - begin)) : 0;
+    slope = head.slope;
+    distance = float(begin - place.query - p.diagonal);
+    mask = mask_of(head, p, place.query, begin);
   }
 
-  // The logit of a key that the row sees. Every lane has it.
-  float logit_of(constant FlashAttentionParams& p, device const uchar* mask, thread const Row& r, int key,
-                 thread const float* of_key) thread {
-    float product = 0;
-    for (int c = 0; c < kColumns; ++c) product += r.query[c] * of_key[c];
-    const TileMask masked{mask, r.mask_at, 0, p.mask_stride[3]};
-    const float logit = form_logit(metal::simd_sum(product), p, r.slope, r.distance + float(key));
-    return masked_logit(logit, true, masked, 0, key);
+  // Keys from `key` on, of the `keys` of the split whose first is at `key_row` and `value_row`.
+  void step(constant FlashAttentionParams& p, device const T* key_row, device const T* value_row, int key,
+            uint lane) thread {
+    const int of_step = int(lane) % kKeys, own = key + of_step, column = int(lane) * kColumns;
+    bool seen = own >= first && own < last;
+    float bias = 0;
+    if (has_mask && seen) {
+      bias = mask.bias(0, own);
+      seen = bias != -INFINITY;
+    }
+    // What no row sees is not read.
+    if (!metal::simd_any(seen)) return;
+    float of_key[kKeys * kColumns], of_value[kKeys * kColumns];
+#pragma clang loop unroll(full)
+    for (int k = 0; k < kKeys; ++k) {
+      const bool read = metal::simd_any(seen && of_step == k);
+      load_columns<T, kColumns>(key_row + (key + k) * p.k_stride[2], column, read ? int(p.head_dim) : 0,
+                                of_key + k * kColumns);
+      load_columns<T, kColumns>(value_row + (key + k) * p.v_stride[2], column, read ? int(p.v_head_dim) : 0,
+                                of_value + k * kColumns);
+    }
+
+    float products[kPairs];
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kPairs; ++i) {
+      products[i] = 0;
+      for (int c = 0; c < kColumns; ++c) products[i] += query[i / kKeys * kColumns + c] * of_key[i % kKeys * kColumns + c];
+    }
+    const float logit = form_logit(sum_each<kPairs>(products, lane), p, slope, distance + float(own)) + bias;
+    const float masked = seen ? logit : -INFINITY;
+    const float now = metal::max(max, over_keys_max(masked)), decay = softmax_decay(max, now);
+    const float weight = softmax_weight(masked, now);
+    max = now;
+    sum = sum * decay + over_keys_sum(weight);
+
+#pragma clang loop unroll(full)
+    for (int r = 0; r < ROWS; ++r) {
+      const float shrunk = metal::simd_shuffle(decay, ushort(r * kKeys));
+      for (int c = 0; c < kColumns; ++c) weighted[r * kColumns + c] *= shrunk;
+#pragma clang loop unroll(full)
+      for (int k = 0; k < kKeys; ++k) {
+        const float share = metal::simd_shuffle(weight, ushort(r * kKeys + k));
+        for (int c = 0; c < kColumns; ++c) weighted[r * kColumns + c] += share * of_value[k * kColumns + c];
+      }
+    }
   }
 
-  void add(thread Row& r, float logit, thread const float* of_value) thread {
-    const float now = metal::max(r.max, logit), decay = softmax_decay(r.max, now), weight = softmax_weight(logit, now);
-    r.max = now;
-    r.sum = r.sum * decay + weight;
-    for (int c = 0; c < kColumns; ++c) r.weighted[c] = r.weighted[c] * decay + weight * of_value[c];
+  // Over the lanes that have the keys of one row.
+  float over_keys_max(float x) thread {
+#pragma clang loop unroll(full)
+    for (int other = 1; other < kKeys; other *= 2) x = metal::max(x, metal::simd_shuffle_xor(x, ushort(other)));
+    return x;
+  }
+  float over_keys_sum(float x) thread {
+#pragma clang loop unroll(full)
+    for (int other = 1; other < kKeys; other *= 2) x += metal::simd_shuffle_xor(x, ushort(other));
+    return x;
   }
 
-  // Rows from `first` on, of a key head's group of heads, against the keys of one split.
+  // Rows from `number` on, of a key head's group of heads, against the keys of one split.
   void run(FlashAttentionBuffers<T> buffers, device float* partials, constant FlashAttentionParams& p, long batch,
-           long kv_head, long first, int split, threadgroup float* weighted, threadgroup float* of_simdgroup,
+           long kv_head, long number, int split, threadgroup float* of_weighted, threadgroup float* of_simdgroup,
            uint simdgroup, uint lane) thread {
-    const int rows = int(metal::min(long(p.heads / p.kv_heads) * p.q_len - first, long(ROWS)));
+    const int rows = int(metal::min(long(p.heads / p.kv_heads) * p.q_len - number, long(ROWS)));
     const KeyRange all = keys_seen(p, 0, p.q_len - 1);
     const long begin = all.first + split * p.keys_per_split;
     const long end = metal::max(begin, metal::min(begin + p.keys_per_split, all.last));
-    for (int r = 0; r < ROWS; ++r) {
-      if (r >= rows) continue;
-      const Place place = place_of(p, kv_head, first + r);
-      start(head_of(buffers, p, batch, place.head), p, place.query, begin, end, lane, row[r]);
-    }
+    start(buffers, p, batch, kv_head, number, rows, begin, end, lane);
 
-    const int column = int(lane) * kColumns, keys = int(end - begin);
     device const T* key_row = buffers.key + batch * p.k_stride[0] + kv_head * p.k_stride[1] + begin * p.k_stride[2];
     device const T* value_row = buffers.value + batch * p.v_stride[0] + kv_head * p.v_stride[1] + begin * p.v_stride[2];
-    for (int key = int(simdgroup); key < keys; key += SIMDGROUPS) {
-      float of_key[kColumns], of_value[kColumns];
-      load_columns<T, kColumns>(key_row + key * p.k_stride[2], column, p.head_dim, of_key);
-      load_columns<T, kColumns>(value_row + key * p.v_stride[2], column, p.v_head_dim, of_value);
-#pragma clang loop unroll(full)
-      for (int r = 0; r < ROWS; ++r) {
-        if (r >= rows || key < row[r].first || key >= row[r].last) continue;
-        const float logit = logit_of(p, buffers.mask, row[r], key, of_key);
-        if (logit != -INFINITY) add(row[r], logit, of_value);
-      }
-    }
+    for (int key = int(simdgroup) * kKeys; key < int(end - begin); key += SIMDGROUPS * kKeys)
+      step(p, key_row, value_row, key, lane);
+
 #pragma clang loop unroll(full)
     for (int r = 0; r < ROWS; ++r) {
       if (r >= rows) continue;
-      const Place place = place_of(p, kv_head, first + r);
+      const Place place = place_of(p, kv_head, number + r);
       finish(head_of(buffers, p, batch, place.head), partials, p, place.query,
-             (batch * p.heads + place.head) * p.q_len + place.query, split, row[r], weighted, of_simdgroup, simdgroup,
+             (batch * p.heads + place.head) * p.q_len + place.query, split, r, of_weighted, of_simdgroup, simdgroup,
              lane);
     }
   }
 
-  // Puts the simdgroups' parts of a row together; `number` is the row's among all rows of lse.
-  void finish(Head<T> h, device float* partials, constant FlashAttentionParams& p, long query, long number, int split,
-              thread const Row& r, threadgroup float* weighted, threadgroup float* of_simdgroup, uint simdgroup,
+  // Puts the simdgroups' parts of row r together, which is row `number` of lse.
+  void finish(Head<T> h, device float* partials, constant FlashAttentionParams& p, long position, long number, int split,
+              int r, threadgroup float* of_weighted, threadgroup float* of_simdgroup, uint simdgroup,
               uint lane) thread {
     // The row before this one has been read.
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    for (int c = 0; c < kColumns; ++c) weighted[simdgroup * HEAD + lane * kColumns + c] = r.weighted[c];
-    if (lane == 0) of_simdgroup[simdgroup] = r.max, of_simdgroup[SIMDGROUPS + simdgroup] = r.sum;
+    for (int c = 0; c < kColumns; ++c)
+      of_weighted[simdgroup * HEAD + lane * kColumns + c] = weighted[r * kColumns + c];
+    if (int(lane) == r * kKeys) of_simdgroup[simdgroup] = max, of_simdgroup[SIMDGROUPS + simdgroup] = sum;
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
 
-    float max = -INFINITY, sum = 0, share[SIMDGROUPS];
-    for (int s = 0; s < SIMDGROUPS; ++s) max = metal::max(max, of_simdgroup[s]);
+    float top = -INFINITY, total = 0, share[SIMDGROUPS];
+    for (int s = 0; s < SIMDGROUPS; ++s) top = metal::max(top, of_simdgroup[s]);
     for (int s = 0; s < SIMDGROUPS; ++s) {
-      share[s] = softmax_decay(of_simdgroup[s], max);
-      sum += of_simdgroup[SIMDGROUPS + s] * share[s];
+      share[s] = softmax_decay(of_simdgroup[s], top);
+      total += of_simdgroup[SIMDGROUPS + s] * share[s];
     }
-    const SoftmaxEnd end = softmax_end(max, sum, h.sink);
+    const SoftmaxEnd end = softmax_end(top, total, h.sink);
     device float* partial = partials + partial_at(p, number, split);
     for (int d = int(simdgroup * 32 + lane); d < p.v_head_dim; d += kThreads) {
       float whole = 0;
-      for (int s = 0; s < SIMDGROUPS; ++s) whole += weighted[s * HEAD + d] * share[s];
+      for (int s = 0; s < SIMDGROUPS; ++s) whole += of_weighted[s * HEAD + d] * share[s];
       if (splits_keys) partial[d] = whole;
-      else h.out[query * p.out_stride[2] + d] = T(softmax_output(whole, end.factor));
+      else h.out[position * p.out_stride[2] + d] = T(softmax_output(whole, end.factor));
     }
     if (simdgroup != 0 || lane != 0) return;
-    if (splits_keys) partial[p.v_head_dim] = max, partial[p.v_head_dim + 1] = sum;
-    else h.lse[query] = end.lse;
+    if (splits_keys) partial[p.v_head_dim] = top, partial[p.v_head_dim + 1] = total;
+    else h.lse[position] = end.lse;
   }
 };
 

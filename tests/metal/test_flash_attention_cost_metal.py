@@ -48,6 +48,19 @@ def test_decoding_with_a_window_reads_its_keys_only():
     assert cost.buffers["key"].read == 100 * 64 * 4
 
 
+def test_decoding_reads_no_key_that_the_mask_hides():
+    mask = torch.arange(200) % 64 < 17
+    (cost,) = costs(CAPS["simdgroup"], 1, 200, heads=4, attn_mask=mask)
+    for name in ("key", "value"):
+        assert cost.buffers[name].read == mask.sum() * 64 * 4
+
+
+def test_decoding_exchanges_less_than_one_sum_for_each_row_and_key():
+    """A sum over a simdgroup is five exchanges; here a row and a key take a little over two."""
+    (cost,) = costs(CAPS["simdgroup"], 1, 256, heads=8)
+    assert 2 < sum(cost.simdgroup_operations.values()) / (8 * 256) < 2.6
+
+
 def test_a_threadgroup_of_many_queries_reads_each_key_once():
     (cost,) = costs(CAPS["simdgroup"], 70, 100, heads=2)
     for name in ("key", "value"):

@@ -99,6 +99,8 @@ def test_idle_barriers_are_idle(number, monkeypatch):
         ("prefill", "row_sum = row_sum * decay + fragment_row_sum", "row_sum = row_sum + fragment_row_sum"),
         ("prefill with a mask", "turn ^= 1;", ""),
         ("decode", "(row * p.splits + split)", "(row + split)"),
+        ("decode", "values[i] : values[i + half];", "values[i + half] : values[i];"),
+        ("decode", "const int own = int(lane) % kPairs / kKeys;", "const int own = int(lane) % ROWS;"),
         ("decode", "group.y / params.kv_heads) * ROWS", "group.y / params.kv_heads) * ROWS + 1"),
         ("tensor ops", "const int row = index[1], column = index[0];", "const int row = index[0], column = index[1];"),
         ("tensor ops", "(p, first_row, key, next)", "(p, first_row, key, key)"),
