@@ -138,6 +138,6 @@ def test_grouped_heads_of_split_keys():
     """Partial results of wrong stride give wrong numbers at 32 heads, right ones at one."""
     for heads, kv_heads in ((32, 2), (32, 1), (6, 3)):
         query, key, value = harness.inputs(1, 515, 16, heads=heads, kv_heads=kv_heads, layout="permuted")
-        with emulated(SIMDGROUP[0]):
+        with emulated(SIMDGROUP[0], checked=False):
             out, _ = harness.check(query, key, value)
             testing.assert_equal(flash_attention(query, key, value), out)

@@ -103,7 +103,7 @@ def test_one_row_expanded_over_all_positions_goes_to_the_simdgroup_tier(which):
         ("simdgroup", 128, 15, torch.float32),
         ("simdgroup", 130, 100, torch.float32),
         ("simdgroup", 40, 300, torch.float32),
-        ("simdgroup", 192, 256, torch.bfloat16),
+        ("simdgroup", 160, 256, torch.bfloat16),
         ("tensor_ops", 80, 96, torch.float16),
         ("tensor_ops", 33, 128, torch.float32),
         ("tensor_ops", 200, 140, torch.float32),
