@@ -184,12 +184,14 @@ class Task {
     if (count == 0) return;
     tile_keys = products.pack_keys(keys + j * p.k_stride[2], p.k_stride[2], p.k_stride[3], all.lo, all.hi, scratch.copy,
                                    scratch.keys);
-    tile_values = products.pack_values(values + j * p.v_stride[2], p.v_stride[2], p.v_stride[3], all.lo, all.hi,
-                                       scratch.copy, scratch.marks, &marked, scratch.values);
-
-    // While a block goes through its softmax, the one before it meets the values and the one after it the keys.
+    used_next(tile_keys, values + j * p.v_stride[2], p.v_stride[2]);
     Work with_keys = scores(blocks[0], 0), with_values{};
     finish(with_keys);
+    tile_values = products.pack_values(values + j * p.v_stride[2], p.v_stride[2], p.v_stride[3], all.lo, all.hi,
+                                       scratch.copy, scratch.marks, &marked, scratch.values);
+    used_next(tile_values, keys + (j + kBK) * p.k_stride[2], p.k_stride[2]);
+
+    // While a block goes through its softmax, the one before it meets the values and the one after it the keys.
     for (int n = 0; n < count; ++n) {
       const Block& block = blocks[n];
       logits(block, j, n % 2);
@@ -219,6 +221,12 @@ class Task {
       }
     }
     finish(with_values);
+  }
+
+  // Tells products that read rows where they lie which they will read after these.
+  template <typename Rows>
+  static void used_next(Rows& rows, const T* first, int64_t stride) {
+    if constexpr (requires { rows.next; }) rows.next = first, rows.next_stride = stride;
   }
 
   typename Products::Packed* packed_query(int64_t row) const {

@@ -92,15 +92,18 @@ struct UnpackedProducts {
     int64_t d = 0;
 
     MTL4_INLINE void prefetch(int64_t stride, int64_t n) {
-      __builtin_prefetch(row + d);
+      __builtin_prefetch(row + d, 0, 2);
       d += kElements;
       row += d < n ? 0 : stride;
       d = d < n ? d : 0;
     }
   };
-  static constexpr int kRowsAhead = 16;
-  using Keys = Rows;
-  using Values = Rows;
+  // With the rows that are used next, which are fetched into the second cache while these are used.
+  struct Keys : Rows {
+    const T* next = nullptr;
+    int64_t next_stride = 0;
+  };
+  using Values = Keys;
 
   int64_t head_dim, v_head_dim;
 
@@ -115,7 +118,7 @@ struct UnpackedProducts {
 
   Keys pack_keys(const T* keys, int64_t key_stride, int64_t stride, int lo, int hi, float*, float* memory) const {
     const Rows rows = rows_of(keys, key_stride, lo, hi);
-    return stride == 1 ? rows : gathered(rows, stride, head_dim, reinterpret_cast<T*>(memory));
+    return {stride == 1 ? rows : gathered(rows, stride, head_dim, reinterpret_cast<T*>(memory))};
   }
 
   Values pack_values(const T* values, int64_t key_stride, int64_t stride, int lo, int hi, float*, uint8_t* marks,
@@ -124,17 +127,18 @@ struct UnpackedProducts {
     Rows rows = rows_of(values, key_stride, lo, hi);
     if (stride != 1) rows = gathered(rows, stride, v_head_dim, to);
     *marked = !all_finite(rows);
-    return *marked ? cleaned(rows, marks, to) : rows;
+    return {*marked ? cleaned(rows, marks, to) : rows};
   }
 
   static void advance(Work&) {}
 
   Work scores(const Packed* q, const Keys& keys, int rows, int, int, float* s) const {
+    Ahead ahead{keys.next};
     for (int j = keys.lo / kSums * kSums; j < keys.hi; j += kSums)
       for_halving_blocks<4>(0, rows, [&](auto count, int r) {
         constexpr int kCount = decltype(count)::value;
         for (int k = j; k < j + kSums; k += kSums / kCount)
-          score_block<kCount>(q + r * query_stride(), keys, k, s + r * kBK + k);
+          score_block<kCount>(q + r * query_stride(), keys, k, s + r * kBK + k, r == 0 ? &ahead : nullptr);
       });
     return {};
   }
@@ -143,6 +147,7 @@ struct UnpackedProducts {
                   int64_t out_stride) const {
     constexpr int kKeysAtOnce = 32;  // their values stay in the first cache from one block to the next
     const int full = static_cast<int>(v_head_dim / kElements);
+    Ahead ahead{values.next};
     for (int begin = values.lo / kKeys * kKeys; begin < values.hi; begin += kKeysAtOnce) {
       const int end = begin + kKeysAtOnce < values.hi ? begin + kKeysAtOnce : values.hi;
       for_halving_blocks<4>(0, rows, [&](auto count, int r) {
@@ -150,10 +155,11 @@ struct UnpackedProducts {
         const Weight* w = weights + r * kBK * static_cast<int64_t>(sizeof(float) / sizeof(Weight));
         float* to = out + r * out_stride;
         for_halving_blocks<kSums / kCount / kKeys>(0, full, [&](auto width, int c) {
-          add_block<kCount, decltype(width)::value>(w, values, begin, end, c * kElements, kElements, to, out_stride);
+          add_block<kCount, decltype(width)::value>(w, values, begin, end, c * kElements, kElements, to, out_stride,
+                                                    r == 0 ? &ahead : nullptr);
         });
         if (const int64_t left = v_head_dim - full * kElements; left > 0)
-          add_block<kCount, 1>(w, values, begin, end, full * kElements, left, to, out_stride);
+          add_block<kCount, 1>(w, values, begin, end, full * kElements, left, to, out_stride, nullptr);
       });
     }
     return {};
@@ -167,14 +173,13 @@ struct UnpackedProducts {
 
   // s [kCount, kBK] at kSums / kCount keys from j on.
   template <int kCount>
-  MTL4_INLINE void score_block(const Packed* q, const Keys& keys, int j, float* s) const {
+  MTL4_INLINE void score_block(const Packed* q, const Keys& keys, int j, float* s, Ahead* ahead) const {
     constexpr int kEach = kSums / kCount, kAtOnce = kEach < 8 ? kEach : 8;  // more would need too many addresses
     vf sum[kSums] = {};
 #pragma GCC unroll 2
     for (int part = 0; part < kEach; part += kAtOnce) {
       const T* key[kAtOnce];
       for (int k = 0; k < kAtOnce; ++k) key[k] = keys.at(j + part + k);
-      Ahead ahead{keys.first + (j + part + kRowsAhead) * keys.stride};
       const auto step = [&](int64_t d, int64_t n) __attribute__((always_inline)) {
         Elements x[kCount];
 #pragma GCC unroll 4
@@ -182,7 +187,7 @@ struct UnpackedProducts {
 #pragma GCC unroll 8
         for (int k = 0; k < kAtOnce; ++k) {
           const Elements y = Words::load_some(key[k] + d, n);
-          ahead.prefetch(keys.stride, head_dim);
+          if (ahead != nullptr) ahead->prefetch(keys.next_stride, v_head_dim);
 #pragma GCC unroll 4
           for (int i = 0; i < kCount; ++i) sum[i * kEach + part + k] = Words::dot(sum[i * kEach + part + k], x[i], y);
         }
@@ -200,7 +205,7 @@ struct UnpackedProducts {
   // the last register exist.
   template <int kCount, int kWidth>
   MTL4_INLINE void add_block(const Weight* weights, const Values& values, int begin, int end, int64_t c, int64_t n,
-                             float* out, int64_t out_stride) const {
+                             float* out, int64_t out_stride, Ahead* ahead) const {
     constexpr int kVectors = kWidth * kKeys;
     constexpr int64_t kWeightStride = kBK * sizeof(float) / sizeof(Weight);
     vf sum[kCount][kVectors];
@@ -209,6 +214,8 @@ struct UnpackedProducts {
     for (int j = begin; j < end; j += kKeys) {
       const T* row[kKeys];
       for (int k = 0; k < kKeys; ++k) row[k] = values.at(j + k) + c;
+      if (ahead != nullptr)
+        for (int v = 0; v < kWidth * kKeys; ++v) ahead->prefetch(values.next_stride, head_dim);
       Elements w[kCount];
 #pragma GCC unroll 4
       for (int i = 0; i < kCount; ++i) w[i] = Words::weight(weights + i * kWeightStride + j);
@@ -227,7 +234,7 @@ struct UnpackedProducts {
   }
 
   // 0 times what is not finite is NaN.
-  bool all_finite(const Values& values) const {
+  bool all_finite(const Rows& values) const {
     const Elements zero{};
     vf sum[4] = {};
     for (int j = values.lo; j < values.hi; ++j) {
@@ -250,7 +257,7 @@ struct UnpackedProducts {
   }
 
   // A copy with 0 in place of what is not finite; `values` may be the same memory.
-  Values cleaned(const Values& values, uint8_t* marks, T* to) const {
+  Rows cleaned(const Rows& values, uint8_t* marks, T* to) const {
     for (int j = values.lo; j < values.hi; ++j) {
       const T* from = values.at(j);
       marks[j] = 0;
