@@ -7,6 +7,10 @@ from importlib import import_module
 # name: (module with add_arguments(parser) and run(arguments) -> exit code, one line of help)
 COMMANDS = {
     "demo": ("torch_mtl4.demo.cli", "stock PyTorch beside torch_mtl4 on a real language model and a real encoder"),
+    "selftest": (
+        "torch_mtl4.selftest.cli",
+        "check and time the ops on every device of this machine; writes a report",
+    ),
 }
 
 
