@@ -36,6 +36,7 @@ def test_only_one_file_writes_torch_ops():
 
 
 LAYERS = {"csrc/ops", "csrc/cpu", "csrc/cpu/kernels", "torch_mtl4/ops", "torch_mtl4/reference", "tests/ops"}
+LAYERS |= {"csrc/plan", "tests/plan", "tests/metal"}
 
 
 @pytest.mark.parametrize("op", ["flash_attention", "mxfp8"])

@@ -1,7 +1,6 @@
 #include "plan/flash_attention.h"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 #include "flash_attention/params.h"
@@ -119,10 +118,10 @@ std::vector<FunctionConstant> constants_of(const FlashAttentionProblem& p, const
     return std::any_of(arguments.begin(), arguments.end(), [&](const Argument& a) { return a.name == name; });
   };
   return {{FLASH_ATTENTION_HAS_MASK, "has_mask", true, has("attn_mask")},
-          {FLASH_ATTENTION_MASK_TYPE, "mask_type", false, mask_type(p)},
+          {FLASH_ATTENTION_MASK_TYPE, "mask_type", false, has("attn_mask") ? mask_type(p) : kMaskNone},
           {FLASH_ATTENTION_HAS_SINKS, "has_sinks", true, has("sinks")},
           {FLASH_ATTENTION_HAS_ALIBI, "has_alibi", true, has("alibi_slopes")},
-          {FLASH_ATTENTION_HAS_SOFTCAP, "has_softcap", true, p.softcap > 0},
+          {FLASH_ATTENTION_HAS_SOFTCAP, "has_softcap", true, has("query") && p.softcap > 0},
           {FLASH_ATTENTION_SPLITS_KEYS, "splits_keys", true, !has("out")},
           {FLASH_ATTENTION_GIVES_RESULT, "gives_result", true, has("out")}};
 }

@@ -159,12 +159,16 @@ def test_constants_follow_the_arguments():
 
 
 def test_sinks_and_results_come_in_the_pass_that_finishes():
-    steps = json.loads(plan(q_len=1, kv_len=1000, sinks=torch.zeros(8), alibi=torch.zeros(8)))["passes"]
+    options = {"sinks": torch.zeros(8), "alibi": torch.zeros(8), "mask": torch.zeros(1, 1), "softcap": 2.0}
+    steps = json.loads(plan(q_len=1, kv_len=1000, **options))["passes"]
     first, second = ({name: value for _, name, value in step["constants"]} for step in steps)
     assert first["splits_keys"] and not first["gives_result"] and not first["has_sinks"] and first["has_alibi"]
-    assert second["has_sinks"] and second["gives_result"] and not second["splits_keys"]
+    assert first["has_mask"] and first["mask_type"] == 2 and first["has_softcap"]
+    assert [name for name, value in second.items() if value] == ["has_sinks", "gives_result"]
     assert [[name for _, name in step["arguments"]] for step in steps] == [
-        ["query", "key", "value", "alibi_slopes", "partials"], ["sinks", "out", "lse", "partials"]]  # fmt: skip
+        ["query", "key", "value", "attn_mask", "alibi_slopes", "partials"],
+        ["sinks", "out", "lse", "partials"],
+    ]
 
 
 def test_indices_are_those_of_the_source():
