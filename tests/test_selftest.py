@@ -1,4 +1,4 @@
-"""`python -m torch_mtl4 selftest`: every check passes here, a wrong op is named, and the report holds what was found."""
+"""`python -m torch_mtl4 selftest`: every check passes here, a wrong op is named, the report holds what was found."""
 
 import json
 
