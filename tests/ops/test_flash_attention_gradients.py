@@ -169,6 +169,20 @@ def test_rows_that_see_nothing_pass_no_gradient(row, kind, dtype):
     assert (got["query"][:, :, row] == 0).all()
 
 
+def test_rows_of_lowest_finite_values_share_their_gradient():
+    """As models mask padding: all keys count alike, and the log of their number is lost beside such a logit."""
+    query, key, value = inputs(4, 8, 8)
+    mask = torch.zeros(4, 8)
+    mask[1] = torch.finfo(torch.float32).min
+    grad_out = torch.zeros(1, 2, 4, 8)
+    grad_out[:, :, 1] = 1
+    sinks = torch.full((2,), torch.finfo(torch.float32).min)
+    for options, parts in (({}, 8), ({"sinks": sinks}, 9)):
+        got = check(query, key, value, grad_out=grad_out, attn_mask=mask, **options)
+        want = torch.full((1, 2, 8, 8), 1 / parts)
+        testing.assert_close(got["value"], want, testing.allowed_error(0, want, torch.float32))
+
+
 def test_nothing_seen_at_all():
     tensors = leaves(*inputs(4, 5, 8))
     out, lse = flash_attention(*tensors, attn_mask=torch.zeros(5, dtype=torch.bool), return_lse=True)

@@ -7,6 +7,7 @@ import torch
 from attention_harness import DTYPES, check, inputs
 
 from torch_mtl4 import flash_attention, testing
+from torch_mtl4.reference import flash_attention as reference
 
 MASK_DTYPES = [torch.bool, torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -93,6 +94,8 @@ def test_a_row_of_lowest_finite_values_attends_everywhere_alike(kv_len, mask_dty
     if mask_dtype not in (torch.float16,):  # float16's lowest value, -65504, leaves the scores their say
         mean = value.double().mean(2)
         testing.assert_close(out[:, :, 0], mean, testing.allowed_error(0, mean, dtype))
+        want = reference.flash_attention(query.double(), key.double(), value.double(), attn_mask=mask)
+        testing.assert_close(want[:, :, 0], mean, testing.allowed_error(0, mean, torch.float32), "the reference")
     plain = flash_attention(query, key, value)
     testing.assert_close(out[:, :, 1:], plain[:, :, 1:], testing.allowed_error(0, plain, dtype))
 

@@ -34,10 +34,10 @@ def flash_attention(
     distance = key_distance(query.shape[2], key.shape[2], causal, query.device)
     visible = visible_keys(distance, causal, window)
     scores = _scores(query, _repeat(key, query), distance, visible, attn_mask, scale, softcap, alibi_slopes)
-    lse = _lse(scores.logits, sinks)
-    out = _weights(scores.logits, lse) @ _upcast(_repeat(value, query))
+    softmax = _softmax(scores.logits, sinks)
+    out = softmax.weights @ _upcast(_repeat(value, query))
     out = out.to(query.dtype)
-    return (out, lse) if return_lse else out
+    return (out, softmax.lse) if return_lse else out
 
 
 def flash_attention_backward(
@@ -83,8 +83,8 @@ def flash_attention_backward(
         sees, away = visible[part], distance[part]
         mask_part = mask if mask is None or mask.shape[2] == 1 else mask[:, :, part]
         scores = _scores(q, keys, away, sees, mask_part, factor, softcap, alibi_slopes)
-        lse = _lse(scores.logits, sinks)
-        p = _weights(scores.logits, lse)
+        softmax = _softmax(scores.logits, sinks)
+        p = softmax.weights
         grad_o = q.new_zeros(*q.shape[:3], values.shape[3]) if grad_out is None else grad_out[:, :, part].to(q.dtype)
         grad_p = grad_o @ values.mT
         centre = (p * grad_p).sum(-1)
@@ -93,8 +93,7 @@ def flash_attention_backward(
         # Where the weight is 0, so is the gradient: a NaN in a value that is masked out must not come back as one.
         grad_s = torch.where(p == 0, 0.0, p * (grad_p - centre[..., None]))
         if sinks is not None:
-            sink_weight = _weights(sinks.to(accumulate)[None, :, None, None].expand(*lse.shape, 1), lse)[..., 0]
-            grad_sinks = grad_sinks - (sink_weight * centre).sum((0, 2))
+            grad_sinks = grad_sinks - (softmax.sink_weight * centre).sum((0, 2))
         if alibi_slopes is not None:
             grad_slopes = grad_slopes - (grad_s * away.abs()).sum((2, 3))
         if mask_grad:
@@ -164,20 +163,29 @@ def _scores(query, key, distance, visible, attn_mask, scale, softcap, alibi_slop
     return _Scores(scores, logits.masked_fill(~visible, -math.inf))
 
 
-def _lse(logits: Tensor, sinks: Tensor | None) -> Tensor:
+class _Softmax(NamedTuple):
+    weights: Tensor  # [B, H, Lq, Lk]
+    sink_weight: Tensor | None  # [B, H, Lq]
+    lse: Tensor  # [B, H, Lq]
+
+
+def _softmax(logits: Tensor, sinks: Tensor | None) -> _Softmax:
+    kv_len = logits.shape[-1]
     if sinks is not None:
         sink = sinks.to(logits.dtype)[None, :, None, None].expand(*logits.shape[:3], 1)
         logits = torch.cat([logits, sink], dim=-1)
     if logits.shape[-1] == 0:
-        return logits.new_full(logits.shape[:3], -math.inf)
-    hidden = (logits == -math.inf).all(-1)
+        return _Softmax(logits, None, logits.new_full(logits.shape[:3], -math.inf))
+    # Counted from the row's largest: beside a mask's lowest finite number, the log of a sum of weights is lost.
+    top = logits.detach().amax(-1, keepdim=True)
+    top = top.masked_fill(~top.isfinite(), 0.0)
+    logits = logits - top
+    hidden = (logits == -math.inf).all(-1, keepdim=True)
     # logsumexp of nothing but -inf has a NaN gradient: such rows are computed from 0 and replaced.
-    return torch.where(hidden, -math.inf, torch.logsumexp(logits.masked_fill(hidden[..., None], 0.0), dim=-1))
-
-
-def _weights(logits: Tensor, lse: Tensor) -> Tensor:
-    # exp(-inf - 0) is 0: the weights of a row that sees nothing.
-    return torch.exp(logits - torch.where(lse == -math.inf, 0.0, lse)[..., None])
+    lse = torch.logsumexp(logits.masked_fill(hidden, 0.0), dim=-1, keepdim=True)
+    weights = torch.exp(logits - lse)
+    lse = torch.where(hidden, -math.inf, top + lse)[..., 0]
+    return _Softmax(weights[..., :kv_len], None if sinks is None else weights[..., kv_len], lse)
 
 
 def _upcast(t: Tensor) -> Tensor:
