@@ -33,7 +33,7 @@ sweep: $(VENV)/.test
 	$(PY) -m pytest -m sweep $(ARGS)
 
 host: $(VENV)/.test
-	$(PY) -m pytest tests/host tests/metal -m "not sweep" --device mps $(ARGS)
+	$(PY) -m pytest tests/host $(ARGS)
 
 msl-corpus: $(VENV)/.test
 	$(PY) -m tests.msl.corpus $(ARGS)

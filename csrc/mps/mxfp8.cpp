@@ -6,6 +6,7 @@
 
 #include "ops/shape.h"
 #include "plan/mxfp8_dequantize.h"
+#include "plan/mxfp8_linear.h"
 #include "plan/mxfp8_quantize.h"
 #include "runtime/run.h"
 
@@ -36,11 +37,27 @@ Tensor mxfp8_dequantize(const Tensor& data, const Tensor& scale, ScalarType dtyp
   return out;
 }
 
+// Rows may lie anywhere; bytes within a row may not.
+Tensor rows_dense(const Tensor& t) { return t.size(1) <= 1 || t.stride(1) == 1 ? t : torch::stable::contiguous(t); }
+
+Tensor mxfp8_linear(const Tensor& x, const Tensor& weight_, const Tensor& weight_scale_, std::optional<Tensor> bias) {
+  check_mxfp8_linear(x, weight_, weight_scale_, bias);
+  const Tensor weight = rows_dense(weight_), weight_scale = rows_dense(weight_scale_);
+  const Mxfp8LinearProblem p = check_mxfp8_linear(x, weight, weight_scale, bias);
+  const Tensor dense_x = torch::stable::contiguous(x);
+  Tensor out = torch::stable::new_empty(x, with_last(x, p.n));
+  if (out.numel() > 0)
+    runtime::run(plan_mxfp8_linear(p, bias.has_value(), device_caps(out)),
+                 {{"x", dense_x}, {"weight", weight}, {"weight_scale", weight_scale}, {"bias", bias}, {"out", out}});
+  return out;
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(torch_mtl4, MPS, m) {
   m.impl("mxfp8_quantize", TORCH_BOX(&mxfp8_quantize));
   m.impl("mxfp8_dequantize", TORCH_BOX(&mxfp8_dequantize));
+  m.impl("mxfp8_linear", TORCH_BOX(&mxfp8_linear));
 }
 
 }  // namespace mtl4::mps

@@ -2,16 +2,16 @@
 
 import pytest
 
-from . import wheels
 from .software_metal import build, software_metal
+from .wheels import UnavailableError, absent
 
 
 @pytest.fixture(scope="session")
 def device():
     """The software Metal device."""
     if why := build.missing():
-        pytest.skip(why)
+        absent(why)
     try:
         return software_metal()
-    except wheels.UnavailableError as error:
-        pytest.skip(str(error))
+    except UnavailableError as error:
+        absent(error)

@@ -22,7 +22,7 @@ def folder():
         wheels.torch(wheels.TORCH_VERSIONS[0])
         metal_header.write(wheels.metal_cpp(), folder / "declarations")
     except wheels.UnavailableError as error:
-        pytest.skip(str(error))
+        wheels.absent(error)
     return folder
 
 
@@ -36,7 +36,7 @@ def exported(request):
     try:
         return cross.exported_by_torch(request.param)
     except wheels.UnavailableError as error:
-        pytest.skip(str(error))
+        wheels.absent(error)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_metals_enumerators_agree_with_pyobjc():
     try:
         text, metadata = wheels.metal_cpp(), wheels.pyobjc_metadata().read_text()
     except wheels.UnavailableError as error:
-        pytest.skip(str(error))
+        wheels.absent(error)
     theirs = {name: int(value) for name, value in re.findall(r"\$(MTL\w+)@(-?\d+)", metadata)}
     ours = metal_header.enumerators(text)
     common = ours.keys() & theirs.keys()

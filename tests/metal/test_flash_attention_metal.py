@@ -158,6 +158,7 @@ def test_the_lowest_finite_value_does_not_hide(tier):
     assert lse.isfinite().all()
 
 
+@pytest.mark.emulated_only
 @TIERS
 def test_a_float64_mask_is_taken_as_float32(tier):
     case = harness.inputs(20, 40, 16, heads=1)

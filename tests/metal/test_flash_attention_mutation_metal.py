@@ -11,6 +11,8 @@ from torch_mtl4.msl.compile import preprocessed
 
 from .gpus import SIMDGROUP, TENSOR_OPS
 
+pytestmark = pytest.mark.emulated_only
+
 
 def mask():
     """Hides the first tile of keys from all rows, and rows of the second."""

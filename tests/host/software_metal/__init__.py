@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import torch
 
-import torch_mtl4  # noqa: F401  # declares the ops
+from torch_mtl4 import _ops
 
 from . import build
 from .runner import Gpu, Runner
@@ -76,6 +76,8 @@ def on_software_metal(caps: str, **options) -> Iterator[Gpu]:
     A stand-in for torch_mtl4.msl_backend.emulated, with its options, by way of everything that a Mac would execute.
     """
     gpu = software_metal().insert(gpu_of(caps, **options))
+    _ops.mps_status()  # runs the self-checks, which are none of the dispatches that the caller wants to see
+    gpu.dispatches.clear()
     overridden = torch.library.Library("torch_mtl4", "IMPL")
     try:
         with warnings.catch_warnings():

@@ -45,16 +45,21 @@ Tensor on_cpu(const Tensor& t) {
                        at::TensorOptions().dtype(t.scalar_type()));
 }
 
+at::ScalarType known(std::optional<at::ScalarType> dtype) {
+  TORCH_CHECK_TYPE(dtype != at::kDouble, "the MPS framework doesn't support float64");
+  return dtype.value_or(at::kFloat);
+}
+
 Tensor empty(SymIntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
              std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
   return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), &allocator,
-                                   c10::DispatchKeySet(c10::DispatchKey::MPS), dtype.value_or(at::kFloat), format);
+                                   c10::DispatchKeySet(c10::DispatchKey::MPS), known(dtype), format);
 }
 
 Tensor empty_strided(SymIntArrayRef sizes, SymIntArrayRef strides, std::optional<at::ScalarType> dtype,
                      std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
   return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides), &allocator,
-                                           c10::DispatchKeySet(c10::DispatchKey::MPS), dtype.value_or(at::kFloat));
+                                           c10::DispatchKeySet(c10::DispatchKey::MPS), known(dtype));
 }
 
 Tensor copy_from(const Tensor& from, const Tensor& to, bool) {
