@@ -4,6 +4,7 @@
 #   make sweep  the long parameter sweeps                             make setup  everything installed, nothing run
 #   make host   the MPS backend without a Mac: compiled for macOS, and run on a Metal device in software
 #   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
+#   make msl-ops     the ops' tests on the Metal kernels, by the MSL runner: ARGS="--gpu 'g13g macos14'" for another GPU
 #   make msl-corpus  kernels of other projects through the MSL runner (downloads them)
 
 VENV ?= .venv
@@ -19,7 +20,7 @@ SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
 export HF_HUB_OFFLINE = 1
 export PYTHONUNBUFFERED = 1
 
-.PHONY: setup demo test sweep amx host msl-corpus lint format bench clean
+.PHONY: setup demo test sweep amx host msl-ops msl-corpus lint format bench clean
 
 setup: $(VENV)/.test $(VENV)/.lint
 
@@ -34,6 +35,9 @@ sweep: $(VENV)/.test
 
 host: $(VENV)/.test
 	$(PY) -m pytest tests/host $(ARGS)
+
+msl-ops: $(VENV)/.test
+	$(PY) -m pytest -m "not sweep" --device msl tests/ops $(ARGS)
 
 msl-corpus: $(VENV)/.test
 	$(PY) -m tests.msl.corpus $(ARGS)

@@ -15,10 +15,13 @@ from torch_mtl4.demo import text
 def pytest_addoption(parser):
     parser.addoption(
         "--device",
-        choices=("emulated", "mps"),
-        default="emulated",
-        help="what runs the kernels of tests/metal: their plans on the MSL runner, or the MPS backend as a Mac has it, "
-        "on the software Metal device of tests/host",
+        choices=("cpu", "msl", "mps"),
+        help="what runs the ops. tests/ops: the CPU (the default), or the plans and kernels of --gpu on the MSL "
+        "runner. tests/metal: the MSL runner (the default), or the MPS backend as a Mac has it, on the software Metal "
+        "device of tests/host",
+    )
+    parser.addoption(
+        "--gpu", default="g17s macos26.2 tensor_ops", help="that --device msl plays (csrc/plan/device_caps.h)"
     )
 
 

@@ -1,6 +1,20 @@
 import pytest
 import torch
 
+from torch_mtl4.msl_backend import emulated
+
+
+@pytest.fixture(autouse=True)
+def on_a_gpu(request):
+    """`--device msl`: the ops of every test as a GPU would run them, by plan and kernel, on the MSL runner."""
+    if request.config.getoption("--device") != "msl":
+        yield
+        return
+    if request.node.get_closest_marker("cpu_only"):
+        pytest.skip("a promise of the CPU kernels")
+    with emulated(request.config.getoption("--gpu"), checked=False):
+        yield
+
 
 @pytest.fixture(autouse=True)
 def poisoned_memory():

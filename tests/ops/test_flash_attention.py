@@ -220,6 +220,7 @@ def test_huge_logits_keep_the_largest():
     check(query * 100, key * 100, value)
 
 
+@pytest.mark.cpu_only  # docs/conventions.md lets a hidden value that is not finite reach rows of the same tile
 @pytest.mark.parametrize("where", ["query", "key", "value"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("dtype", DTYPES)

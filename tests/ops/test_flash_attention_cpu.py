@@ -14,6 +14,7 @@ import torch_mtl4
 from torch_mtl4 import flash_attention, testing
 
 PACKAGE = Path(torch_mtl4.__file__).resolve().parents[1]  # the one under test, which may be a build of its own
+pytestmark = pytest.mark.cpu_only
 
 ISAS = ("baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx")
 BQ, BK, STEP, MIN_SPLIT = 32, 256, 32, 512  # csrc/cpu/kernels/flash_attention.h

@@ -10,6 +10,7 @@ import pytest
 import torch_mtl4
 
 PACKAGE = Path(torch_mtl4.__file__).resolve().parents[1]  # the one under test, which may be a build of its own
+pytestmark = pytest.mark.cpu_only
 
 INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 CASES = """

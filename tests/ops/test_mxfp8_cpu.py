@@ -17,6 +17,7 @@ from torch_mtl4 import mxfp8_dequantize, mxfp8_linear, mxfp8_quantize, testing
 from torch_mtl4.testing import exact_layer, exact_x, integers
 
 PACKAGE = Path(torch_mtl4.__file__).resolve().parents[1]  # the one under test, which may be a build of its own
+pytestmark = pytest.mark.cpu_only
 
 INSTRUCTION_SETS = ["baseline", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
