@@ -106,7 +106,7 @@ def exported_by_torch(version: str) -> set[str]:
 def link(objects: Sequence[Path], target: Path, version: str) -> None:
     """Links against one version of torch. zig builds its libc++ the first time, which takes minutes."""
     torch = wheels.torch(version) / "torch/lib"
-    # Frameworks of Apple are not at hand: what is left open is exactly what `foreign` finds.
+    # Apple's frameworks are not at hand, so symbols may stay open: whether torch has them, its exports tell.
     command = [*ZIG, "-shared", "-undefined", "dynamic_lookup", *map(str, objects), "-o", str(target)]
     result = subprocess.run([*command, f"-L{torch}", "-ltorch_cpu"], capture_output=True, text=True)
     if result.returncode or result.stderr.strip():
