@@ -48,7 +48,7 @@ void matmul_scale_planes(device half* x, device uchar* weight, device uchar* sca
   matmul2d<descriptor, execution_simdgroups<kTileSimdgroups>> op;
   auto sums = op.template get_destination_cooperative_tensor<remove_addrspace_t<decltype(left)>,
                                                              remove_addrspace_t<decltype(right)>, float>();
-  set_to_zero(sums);
+  fill(sums, 0);
   for (int from = 0; from < k; from += kPlaneStep) {
     auto left_step = left.slice(from, 0);
     auto right_step = right.slice(from, 0);

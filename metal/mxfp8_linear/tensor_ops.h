@@ -6,6 +6,7 @@
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
 
 #include "mxfp8_linear/tiles.h"
+#include "tile/tensor_view.h"
 
 template <int kRows, typename T>
 struct TensorTiles {
@@ -13,13 +14,6 @@ struct TensorTiles {
   alignas(16) bfloat weight[kTileColumns * kMxBlock];
   TileScales scales;
 };
-
-template <typename Cooperative>
-void set_to_zero(thread Cooperative& sums) {
-#pragma clang loop unroll(full)
-  for (ushort i = 0; i < sums.get_capacity(); ++i)
-    if (sums.is_valid_element(i)) sums[i] = 0;
-}
 
 template <int kRows, typename T>
 void matmul_tensor_ops(device const T* x, device const uchar* weight, device const uchar* scale, device const T* bias,
@@ -35,7 +29,7 @@ void matmul_tensor_ops(device const T* x, device const uchar* weight, device con
   matmul2d<descriptor, execution_simdgroups<kTileSimdgroups>> op;
   auto sums = op.template get_destination_cooperative_tensor<remove_addrspace_t<decltype(left)>,
                                                              remove_addrspace_t<decltype(right)>, float>();
-  set_to_zero(sums);
+  fill(sums, 0);
   for (long k = 0; k < p.k; k += kMxBlock) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     load_x_tile<kRows, kMxBlock>(tiles.x, x, p, m0, k, thread_index);
@@ -47,7 +41,7 @@ void matmul_tensor_ops(device const T* x, device const uchar* weight, device con
     }
     auto product = op.template get_destination_cooperative_tensor<remove_addrspace_t<decltype(left)>,
                                                                   remove_addrspace_t<decltype(right)>, float>();
-    set_to_zero(product);
+    fill(product, 0);
     op.run(left, right, product);
 #pragma clang loop unroll(full)
     for (ushort i = 0; i < sums.get_capacity(); ++i)
