@@ -4,6 +4,15 @@ import pytest
 
 from torch_mtl4 import msl
 
+from . import (
+    test_numerics_arithmetic,
+    test_numerics_atomics,
+    test_numerics_common,
+    test_numerics_conversions,
+    test_numerics_integer,
+    test_numerics_lanes,
+    test_numerics_math,
+)
 from .conftest import KERNELS
 
 PRELUDE = "#include <metal_stdlib>\nusing namespace metal;\n"
@@ -21,6 +30,22 @@ def test_correct_kernels_are_accepted(path):
 @pytest.mark.parametrize("tier", msl.TIERS)
 def test_every_tier_can_be_checked(tier):
     assert msl.check(PRELUDE + KERNEL.format("x[i] *= 2;"), tier=tier)
+
+
+def sweeps():
+    """Sources that call every function of the standard library, for every type that has it."""
+    yield from (test_numerics_common.LOGIC, test_numerics_conversions.BITS, test_numerics_atomics.KERNELS)
+    modules = (
+        test_numerics_arithmetic, test_numerics_common, test_numerics_integer, test_numerics_lanes, test_numerics_math,
+    )  # fmt: skip
+    for module in modules:
+        yield from module.SWEEPS.values()
+
+
+def test_every_function_of_the_standard_library_is_accepted():
+    for sweep in sweeps():
+        result = msl.check(PRELUDE + sweep.source())
+        assert result and not result.notes, (result.findings, result.notes)
 
 
 @pytest.mark.parametrize("mistake", [f"E{i}" for i in range(1, 11)])

@@ -17,11 +17,14 @@ _DIAGNOSTIC = re.compile(r"(?P<path>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?P<kind>(?
 # The source is known to compile: a name that only the address-space pass lacks is a gap of its declarations.
 _UNDECLARED = re.compile(r"undeclared identifier|no member named|no type named|no template named|unknown type name")
 # To copy a whole object to or from any address space, and to index a matrix there, is legal in MSL, where clang has
-# constructors, assignments and operators of one space. The types fit: the source compiles without address spaces.
+# constructors, assignments and operators of one space. So are constructors of vectors, and components of those of bool,
+# which clang's own vectors lack. The types fit: the source compiles without address spaces.
 _MATRIX = "(?:metal::)?(?:matrix<|(?:half|float)[234]x[234])"
 _LEGAL = re.compile(
     r"no viable conversion from '|no viable overloaded '='|array initializer must be an initializer list"
     r"|no matching conversion for functional-style cast from '"
+    r"|excess elements in scalar initializer"  # of a vector: float3 v(1, 2, 3)
+    r"|illegal vector component name|invalid operands to binary expression \('bool __attribute__\(\(ext_vector_type"
     rf"|no matching constructor for initialization of '(?:const )?{_MATRIX}"
     rf"|no viable overloaded operator\[\] for type '.*{_MATRIX}"
 )

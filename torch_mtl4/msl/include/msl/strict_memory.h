@@ -1,7 +1,6 @@
 // Atomics and simdgroup matrices, for the strict pass: they work on device and threadgroup memory.
 #pragma once
 namespace metal {
-enum memory_order { memory_order_relaxed };
 template <class T> struct _atomic {
   T value;
 };
@@ -26,6 +25,8 @@ MSL_FETCH(atomic_fetch_and_explicit)
 MSL_FETCH(atomic_fetch_or_explicit)
 MSL_FETCH(atomic_fetch_xor_explicit)
 MSL_ATOMIC(bool, atomic_compare_exchange_weak_explicit, , T *, type_identity_t<T>, memory_order, memory_order)
+MSL_ATOMIC(void, atomic_max_explicit, , type_identity_t<T>, memory_order)
+MSL_ATOMIC(void, atomic_min_explicit, , type_identity_t<T>, memory_order)
 #undef MSL_FETCH
 #undef MSL_ATOMIC
 
