@@ -81,3 +81,38 @@ def test_fast_build_stops_at_guard_pages():
         assert kind in report.kinds
         first, last = lines_of(kernel)
         assert first <= int(report.findings[0].location.place.split(":")[1]) <= last
+
+
+WILD = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void wild_write(constant ulong& where [[buffer(0)]]) { *(device int*)where = 7; }
+kernel void wild_atomic(constant ulong& where [[buffer(0)]]) {
+    atomic_store_explicit((device atomic_int*)where, 7, memory_order_relaxed);
+}
+__attribute__((noinline)) void put(thread int* at, long distance) { at[distance] = 7; }
+kernel void foreign_stack(device int* out [[buffer(0)]], constant long& distance [[buffer(1)]],
+                          uint i [[thread_position_in_grid]]) {
+    int mine[8];
+    for (int j = 0; j < 8; ++j) mine[j] = j;
+    threadgroup_barrier(mem_flags::mem_none);
+    if (i == 1) put(mine, distance);
+    out[i] = mine[i % 8];
+}
+"""
+
+
+@pytest.mark.parametrize("kernel", ["wild_write", "wild_atomic"])
+def test_a_write_outside_every_buffer_does_not_happen(kernel):
+    victim = np.zeros(4, np.int32)
+    with pytest.raises(msl.KernelFaultError, match=r"wild-access: (write|atomic access) of 4 bytes"):
+        msl.compile(WILD).kernel(kernel).dispatch(1, 1, [np.uint64(victim.ctypes.data)])
+    assert not victim.any()
+
+
+@pytest.mark.parametrize("slots", [-1, 1])
+def test_a_write_to_another_stack_ends_the_dispatch(slots):
+    slot = 128 * 1024 + 4096
+    with pytest.raises(msl.KernelFaultError, match="foreign-stack: write"):
+        out = msl.Output(np.zeros(64, np.int32))
+        msl.compile(WILD).kernel("foreign_stack").dispatch(1, 64, [out, np.int64(slots * slot // 4)])

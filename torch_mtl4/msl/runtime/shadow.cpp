@@ -208,7 +208,14 @@ void check_elsewhere(Worker *w, uintptr_t a, size_t n, int access, uintptr_t pc)
     report("foreign-stack", pc, 0, "%s of another thread's private memory", VERB[access]);
   else if (a < job->image_low || a >= job->image_high)
     report("wild-access", pc, 0, "%s of %zu bytes at %p, outside every buffer", VERB[access], n, (void *)a);
-  else if (access) report("write-to-constant", pc, 0, "write to program-scope constant memory");
+  else if (access) {
+    report("write-to-constant", pc, 0, "write to program-scope constant memory");
+    return;
+  }
+  if (access == MSL_READ) return;
+  // Whatever lies there belongs to another thread or to the process: the write must not happen.
+  w->aborted = true;
+  leave_to_main();
 }
 
 // A new dispatch sees everything that was written before: only the initialised bits stay.
