@@ -80,6 +80,8 @@ def test_wrong_buffers(lib, buffers, error, message):
         ({"threadgroup": 0, "groups": 1}, "expected 1 to 1024 threads per threadgroup, got 0"),
         ({"threadgroup": (1, 1, 1, 1), "groups": 1}, "expected threadgroup to be one to three sizes"),
         ({"threadgroup": 32, "groups": -1}, "expected groups to be one to three sizes, got -1"),
+        ({"threadgroup": 32, "groups": 1 << 40}, r"fewer than 2\^32 threads per grid in each dimension"),
+        ({"threadgroup": 1, "threads": (1, 1 << 40)}, r"fewer than 2\^32 threads per grid in each dimension"),
         (
             {"threadgroup": 32, "groups": 1, "layout": "m4"},
             "expected layout to be one of m5, pre_m5, scrambled, got 'm4'",

@@ -107,6 +107,7 @@ class Kernel:
             grid = tuple((t + s - 1) // s for t, s in zip(exact, size, strict=True))
         else:
             exact, grid = (0, 0, 0), self._size3("groups", groups)
+        self._check_grid(grid, size)
         layout = layout or self.library.layout
         if layout not in LAYOUTS:
             raise ValueError(f"{self.name}: expected layout to be one of {', '.join(LAYOUTS)}, got {layout!r}")
@@ -241,6 +242,12 @@ class Kernel:
         if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
             raise ValueError(f"{self.name}: expected {what} to be one to three sizes, got {value}")
         return (*sizes, 1, 1)[:3]
+
+    def _check_grid(self, grid: tuple[int, int, int], size: tuple[int, int, int]) -> None:
+        # Positions in the grid are 32-bit numbers, in Metal as here.
+        threads = tuple(g * s for g, s in zip(grid, size, strict=True))
+        if max(threads) >= 1 << 32:
+            raise ValueError(f"{self.name}: expected fewer than 2^32 threads per grid in each dimension, got {threads}")
 
     def _check_threadgroup(self, size: tuple[int, int, int]) -> None:
         count = size[0] * size[1] * size[2]
