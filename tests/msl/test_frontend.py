@@ -166,3 +166,10 @@ def test_wrong_constants():
         TypeError, match="compile: expected function constants to be numbers or tuples of them, got 'x'"
     ):
         constant_literal("int", "x")
+
+
+def test_a_kernel_may_have_the_name_of_a_function_of_metal():
+    text = "kernel void cross(device float* out) { out[0] = length(metal::cross(float3(1, 0, 0), float3(0, 2, 0))); }"
+    assert run(text, np.zeros(1, np.float32), kernel="cross") == 2
+    text = "namespace mine { kernel void cross(device float* out) { out[0] = 3; } }"
+    assert run(text, np.zeros(1, np.float32), kernel="cross") == 3

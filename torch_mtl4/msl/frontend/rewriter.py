@@ -120,7 +120,7 @@ class Rewriter:
             return self._function_constant(i, end, dict(attributes)["function_constant"])
         is_kernel = ("kernel" in words or "kernel" in names) and "(" in s.words(i, end)
         if is_kernel and stop in "{;":
-            return self._kernel(i, end, stop, attributes)
+            return self._kernel(i, end, stop, attributes, is_global=not scopes)
         if stop == "{" and words and words[0] != "namespace" and not self.strict and any(w in SPACES for w in words):
             return self._drop_if_seen(i, end, scopes)
         return None
@@ -201,7 +201,7 @@ class Rewriter:
         s.tokens[i].text = "true" if defined else "false"
         s.blank(begin, end + 1)
 
-    def _kernel(self, i: int, end: int, stop: str, attributes) -> int | None:
+    def _kernel(self, i: int, end: int, stop: str, attributes, is_global: bool) -> int | None:
         s = self.stream
         head = s.function_head(i, end)
         if head is None:
@@ -229,7 +229,8 @@ class Rewriter:
         tail = f"static constexpr MslArg {table}[] = {{{entries}}};"
         if s.at(i) != "template":
             host = next((v.strip('" ') for n, v in attributes if n == "host_name"), name)
-            tail += self._register(host, f"&{name}", name)
+            # Beside `using namespace metal` the bare name may be a function of Metal's as well.
+            tail += self._register(host, f"&::{name}" if is_global else f"&{name}", name)
         s.tokens[last].text = "}" + tail
         return last + 1
 
