@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "check.h"
 
@@ -96,7 +97,8 @@ FlashAttentionProblem check_flash_attention(const FlashAttentionArgs& a) {
   p.window_right = std::min(a.window_right, p.q_len + p.kv_len);
   p.softmax_scale = a.scale ? static_cast<float>(*a.scale) : 1.0f / std::sqrt(static_cast<float>(p.head_dim));
   CHECK(!a.softcap || *a.softcap > 0, "softcap", "positive", std::to_string(*a.softcap));
-  p.softcap = a.softcap ? static_cast<float>(*a.softcap) : 0.0f;
+  // A cap that no float holds must not become the 0 that means none.
+  p.softcap = a.softcap ? static_cast<float>(std::max<double>(*a.softcap, std::numeric_limits<float>::min())) : 0.0f;
   if (a.sinks) {
     const Tensor& s = *a.sinks;
     check_head_values(s, "sinks", a.query);

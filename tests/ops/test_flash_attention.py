@@ -383,3 +383,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
     changed[:, :, 1::2] *= 50
     again = flash_attention(changed, key, value, causal="upper_left")
     testing.assert_close(again[:, :, ::2], whole[:, :, ::2], testing.allowed_error(0, whole, torch.float32))
+
+
+def test_a_soft_cap_below_every_float_still_caps():
+    check(*inputs(5, 7, 8), softcap=1e-50)
