@@ -6,6 +6,7 @@
 #   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
 #   make msl-ops     the ops' tests on the Metal kernels, by the MSL runner: ARGS="--gpu 'g13g macos14'" for another GPU
 #   make msl-corpus  kernels of other projects through the MSL runner (downloads them)
+#   make msl-cost    what our Metal kernels do beside those, counted (downloads them)
 
 VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3.10 python3,$(shell command -v $(name))))
@@ -20,7 +21,7 @@ SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
 export HF_HUB_OFFLINE = 1
 export PYTHONUNBUFFERED = 1
 
-.PHONY: setup demo test sweep amx host msl-ops msl-corpus lint format bench clean
+.PHONY: setup demo test sweep amx host msl-ops msl-corpus msl-cost lint format bench clean
 
 setup: $(VENV)/.test $(VENV)/.lint
 
@@ -41,6 +42,10 @@ msl-ops: $(VENV)/.test
 
 msl-corpus: $(VENV)/.test
 	$(PY) -m tests.msl.corpus $(ARGS)
+
+msl-cost: $(VENV)/.test
+	$(PY) -m benchmarks.msl_cost $(ARGS)
+	$(PY) benchmarks/render.py
 
 bench: $(VENV)/.demo
 	$(PY) -m benchmarks.run $(ARGS)

@@ -1,4 +1,4 @@
-"""Writes the tables of README.md from the measurements' JSON files: `python benchmarks/render.py [--check]`.
+"""Writes the tables of the pages from the measurements' JSON files: `python benchmarks/render.py [--check]`.
 
 In the text, a table stands between `<!-- table: FILE -->` and `<!-- end of table -->`. Needs only Python itself.
 """
@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PAGES = "README.md", "docs/msl_cost.md"
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
 def markdown(result: dict) -> str:
-    """Returns the text for one result: of the benchmarks, or of the demo."""
+    """Returns the text for one result: of the benchmarks, of the demo, or of counting."""
+    if result.get("kind") == "msl_cost":
+        return _costs(result)
     return _demo(result) if "models" in result else _benchmarks(result)
 
 
@@ -77,19 +80,74 @@ def _demo(result: dict) -> str:
     return "\n".join([*parts, "", result["models"][0]["table"]["caption"]])
 
 
+def more(case: dict) -> list[str]:
+    """In which of bytes and barriers our kernel, the first of a counted case, is above the best of its peers."""
+    measures = {
+        "device bytes": lambda kernel: (kernel["device_read"] + kernel["device_written"]) / kernel["outputs"],
+        "threadgroup barriers": lambda kernel: kernel["threadgroup_barriers"] / kernel["outputs"],
+    }
+    ours, *peers = case["kernels"]
+    return [name for name, of in measures.items() if of(ours) > min(map(of, peers))]
+
+
+def per_output(kernel: dict) -> list[str]:
+    """The counts of a kernel for an output element, as `COUNTS` names them."""
+
+    def of(*names: str, scale: int = 1) -> str:
+        count = scale * sum(kernel[name] for name in names) / kernel["outputs"]
+        return f"{count:.3g}" if count < 100 else f"{count:,.0f}"
+
+    return [
+        f"{of('device_read')} ({of('device_read_unique')})",
+        of("device_written"),
+        of("threadgroup_read", "threadgroup_written"),
+        of("threadgroup_barriers", scale=1000),
+        of("simdgroup_barriers", scale=1000),
+        of("multiply_accumulates"),
+        of("simdgroup_operations"),
+    ]
+
+
+COUNTS = (
+    "device bytes read (unique)", "device bytes written", "threadgroup bytes", "threadgroup barriers / 1000",
+    "simdgroup barriers / 1000", "multiply-accumulates", "simdgroup operations",
+)  # fmt: skip
+
+
+def _costs(result: dict) -> str:
+    packages = ", ".join(f"{name} {number}" for name, number in result["packages"].items())
+    lines = [
+        f"Commit {result['commit']}{' (modified)' * result['modified']}, {result['date']}; {packages}; "
+        f"{result['compiler']}. {result['scaled']}",
+        "",
+        "| case | kernel | " + " | ".join(COUNTS) + " |",
+        "|---|---|" + "---:|" * len(COUNTS),
+    ]
+    for case in result["cases"]:
+        marks, title = more(case), f"`{case['op']}` {case['shape']}, {case['tier']}"
+        for i, kernel in enumerate(case["kernels"]):
+            name = kernel["name"] + f" **(more {' and '.join(marks)})**" * bool(marks and not i)
+            lines.append(f"| {'' if i else title} | {name} | " + " | ".join(per_output(kernel)) + " |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str]) -> int:
-    """Rewrites README.md, or with --check only tells whether it is as the files say."""
-    path = ROOT / "README.md"
+    """Rewrites the pages, or with --check only tells whether they are as the files say."""
+    return max(_page(page, arguments == ["--check"]) for page in PAGES)
+
+
+def _page(page: str, check: bool) -> int:
+    path = ROOT / page
     text = path.read_text()
 
     def fill(match: re.Match) -> str:
         return match[1] + markdown(json.loads((ROOT / match[2]).read_text())) + "\n" + match[3]
 
     rendered = TABLE.sub(fill, text)
-    if arguments == ["--check"]:
+    if check:
         if rendered != text:
             print(
-                "README.md: its tables differ from benchmarks/results; run python benchmarks/render.py", file=sys.stderr
+                f"{page}: its tables differ from benchmarks/results; run python benchmarks/render.py", file=sys.stderr
             )
         return int(rendered != text)
     path.write_text(rendered)

@@ -30,6 +30,7 @@ class Emulation:
         checked: watch every memory access; findings raise.
         layout: of cooperative tensors; None: the one of the GPU.
         shuffle, seed: a random order of threads.
+        count: count what every dispatch costs, by the rules of msl/cost.py.
         dispatches: (kernel, result) of every dispatch so far.
     """
 
@@ -38,7 +39,15 @@ class Emulation:
     layout: str | None = None
     shuffle: bool = False
     seed: int = 1
+    count: bool = False
     dispatches: list[tuple[str, msl.DispatchResult]] = field(default_factory=list)
+
+    @property
+    def costs(self) -> list[msl.Cost]:
+        """What each dispatch cost so far, in their order; MslError if they were not counted."""
+        if not self.count:
+            raise msl.MslError("costs: expected an Emulation with count=True, got one that does not count")
+        return [result.cost for _, result in self.dispatches]
 
     def tier(self, language: str) -> str:
         """The runner's name of the system: the newest that it knows up to that of the caps."""
@@ -67,6 +76,7 @@ class Emulation:
                 tuple((name, value) for _, name, value in step["constants"]),
                 self.tier(plan["language"]),
                 self.checked,
+                self.count,
             )
             buffers = {
                 index: msl.Output(tensors[name]) if name in written else tensors[name]
@@ -116,7 +126,7 @@ def emulated(caps: str, **options) -> Iterator[Emulation]:
 
 
 @functools.lru_cache(maxsize=512)
-def _library(source: str, kernel: str, constants: tuple, tier: str, checked: bool) -> msl.Library:
+def _library(source: str, kernel: str, constants: tuple, tier: str, checked: bool, count: bool) -> msl.Library:
     return msl.compile(
         _metal_sources.flattened(source),
         name=f"{source}.metal",
@@ -124,6 +134,7 @@ def _library(source: str, kernel: str, constants: tuple, tier: str, checked: boo
         only=f"^{kernel}$",
         tier=tier,
         checked=checked,
+        count=count,
     )
 
 

@@ -26,6 +26,7 @@ RESULT = {
 @pytest.fixture
 def readme(tmp_path, monkeypatch):
     monkeypatch.setattr(render, "ROOT", tmp_path)
+    monkeypatch.setattr(render, "PAGES", ("README.md",))
     (tmp_path / "r.json").write_text(json.dumps(RESULT))
     path = tmp_path / "README.md"
     path.write_text("before\n<!-- table: r.json -->\nold\n<!-- end of table -->\nafter\n")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_mtl4 import _metal_sources, flash_attention, msl, msl_backend, testing
+from torch_mtl4 import flash_attention, msl, msl_backend, testing
 
 from .gpus import SIMDGROUP, TENSOR_OPS
 
@@ -11,21 +11,11 @@ CAPS = {"simdgroup": SIMDGROUP[0], "tensor_ops": TENSOR_OPS[0]}
 TIERS = pytest.mark.parametrize("tier", CAPS)
 
 
-@pytest.fixture(autouse=True)
-def counting(monkeypatch):
-    def library(source, kernel, constants, tier, checked):
-        text = _metal_sources.flattened(source)
-        options = {"constants": dict(constants), "only": f"^{kernel}$", "tier": tier, "checked": False}
-        return msl.compile(text, name=f"{source}.metal", count=True, **options)
-
-    monkeypatch.setattr(msl_backend, "_library", library)
-
-
 def costs(caps, q_len, kv_len, *, heads=1, kv_heads=1, head_dim=64, **options):
     query, key = testing.randn(1, heads, q_len, head_dim), testing.randn(1, kv_heads, kv_len, head_dim)
-    with msl_backend.emulated(caps) as emulation:
+    with msl_backend.emulated(caps, checked=False, count=True) as emulation:
         flash_attention(query, key, key.clone(), **options)
-    return [result.cost for _, result in emulation.dispatches]
+    return emulation.costs
 
 
 def multiplied(cost):
@@ -41,6 +31,14 @@ def test_decoding_reads_keys_and_values_once_for_all_heads_that_share_them():
         # A partial result a row and split: 64 values, maximum and sum.
         assert first.buffers["partials"].written == q_len * heads * 3 * 66 * 4
         assert merge.buffers["partials"].unique_read == q_len * heads * 3 * 66 * 4
+
+
+def test_an_emulation_that_does_not_count_has_no_costs():
+    with msl_backend.emulated(CAPS["simdgroup"]) as emulation:
+        flash_attention(*testing.randn(3, 1, 1, 1, 64).unbind())
+    assert len(emulation.dispatches) == 1
+    with pytest.raises(msl.MslError, match="count=True"):
+        _ = emulation.costs
 
 
 def test_decoding_with_a_window_reads_its_keys_only():

@@ -43,14 +43,14 @@ class Mutant:
     def __init__(self, replace=(), without_barrier=None):
         self.replace, self.without_barrier = replace, without_barrier
 
-    def library(self, source, kernel, constants, tier, checked):
+    def library(self, source, kernel, constants, tier, checked, count):
         text = _metal_sources.flattened(source)
         if self.replace:
             old, new = self.replace
             assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
             text = text.replace(old, new)
         only = f"^{kernel}$"
-        options = {"constants": dict(constants), "only": only, "tier": tier, "checked": checked}
+        options = {"constants": dict(constants), "only": only, "tier": tier, "checked": checked, "count": count}
         return msl.compile(text, name=f"{source}.metal", without_barrier=self.without_barrier, **options)
 
 

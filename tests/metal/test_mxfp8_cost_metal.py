@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_mtl4 import msl, mxfp8_linear
+from torch_mtl4 import mxfp8_linear
 from torch_mtl4.msl_backend import emulated
 from torch_mtl4.testing import exact_layer, exact_x
 
@@ -11,14 +11,12 @@ from .gpus import SCALE_PLANES, SIMDGROUP, TENSOR_OPS
 
 
 @pytest.fixture
-def costs(compiled_anew):
+def costs():
     """Runs a call, and gives the costs of its dispatches by kernel."""
-    compile_ = msl.compile
-    compiled_anew.setattr(msl, "compile", lambda *args, checked, **kwargs: compile_(*args, count=True, **kwargs))
 
     def run(caps, m, n, k, dtype):
         weight, scale, _ = exact_layer(n, k)
-        with emulated(caps) as emulation:
+        with emulated(caps, count=True) as emulation:
             mxfp8_linear(exact_x(m, k, dtype), weight, scale)
         return {name: result.cost for name, result in emulation.dispatches}
 

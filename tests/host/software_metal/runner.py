@@ -12,6 +12,7 @@ from torch_mtl4.msl import tiers
 
 ERROR = (ctypes.c_void_p, ctypes.c_size_t)
 UNBOUND, NIL, BUFFER, BYTES = range(4)
+COMPILING = ("checked", "count")  # options of compiling, the others are of a dispatch
 
 
 class Slot(ctypes.Structure):
@@ -46,7 +47,7 @@ class Gpu:
         architecture, system: "g17s", (26, 2).
         refused: kernels that its compiler does not take, by name.
         edits: what its compiler makes of a text, in place of what stands there.
-        options: of every dispatch, as msl.Kernel.dispatch takes them; "checked" is of compiling.
+        options: of every dispatch, as msl.Kernel.dispatch takes them; "checked" and "count" are of compiling.
         dispatches: (kernel, result) of each so far.
         compiled: how many libraries were compiled.
     """
@@ -107,7 +108,8 @@ class Runner:
         for line in constants.decode().splitlines():
             index, kind, value = _parts(line)
             types[index], values[index] = kind, value
-        built = _built(of.source, of.tier, name, tuple(sorted(values.items())), of.gpu.options.get("checked", True))
+        compiling = tuple((key, of.gpu.options[key]) for key in COMPILING if key in of.gpu.options)
+        built = _built(of.source, of.tier, name, tuple(sorted(values.items())), compiling)
         declared = {c.index: c for c in built.constants}
         for index, constant in declared.items():
             if index in types and types[index] != constant.type:
@@ -123,7 +125,7 @@ class Runner:
         d = dispatch.contents
         gpu, kernel = self._pipelines[d.pipeline]
         buffers = {index: _argument(slot) for index, slot in enumerate(d.slots) if slot.kind != UNBOUND}
-        options = {key: value for key, value in gpu.options.items() if key != "checked"}
+        options = {key: value for key, value in gpu.options.items() if key not in COMPILING}
         options.setdefault("layout", gpu.layout)
         result = kernel.dispatch(tuple(d.groups), tuple(d.threads), buffers, **options)
         gpu.dispatches.append((kernel.name, result))
@@ -155,9 +157,9 @@ def _checked(source: str, tier: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=512)
-def _built(source: str, tier: str, kernel: str, constants: tuple, checked: bool) -> msl.Library:
+def _built(source: str, tier: str, kernel: str, constants: tuple, options: tuple) -> msl.Library:
     return msl.compile(
-        source, name="program_source", constants=dict(constants), only=f"^{kernel}$", tier=tier, checked=checked
+        source, name="program_source", constants=dict(constants), only=f"^{kernel}$", tier=tier, **dict(options)
     )
 
 

@@ -31,14 +31,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this one; may be repeated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time (%(default)s)")
     parser.add_argument("--limit", type=int, help="kernels of each MLX file, files and cases of each corpus")
-    parser.add_argument("--cache", type=Path, default=_cache(), help="downloads and sources (%(default)s)")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="downloads and sources (%(default)s)")
     parser.add_argument("--json", type=Path, help="write the result here")
     parser.add_argument("--no-front-end", action="store_true", help="execute only")
     parser.add_argument("--no-cases", action="store_true", help="compile only")
     return parser.parse_args()
 
 
-def _cache() -> Path:
+def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch_mtl4" / "msl_corpus"
 
 

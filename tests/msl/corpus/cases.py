@@ -1,4 +1,4 @@
-"""A real kernel, its arguments and what numpy says; and the run of one, checked."""
+"""A real kernel, its arguments and what numpy says; and the run of one, checked or counted."""
 
 import re
 import time
@@ -59,21 +59,8 @@ def run(case: Case) -> Outcome:
     start = time.monotonic()
     error, report, problem = float("inf"), msl.Report(), ""
     try:
-        library = msl.compile(
-            case.source,
-            name=f"{case.name.split()[0]}.metal",
-            include=case.include,
-            defines=case.defines,
-            constants=case.constants,
-            only=f"^{re.escape(case.kernel)}$",
-        )
-        grid = {"groups": case.groups} if case.threads is None else {"threads": case.threads}
-        result = library.kernel(case.kernel).dispatch(
-            threadgroup=case.threadgroup, buffers=case.buffers, **grid, **case.options
-        )
-        report = result.report
-        difference = np.abs(case.output.astype(np.float64) - case.expected.astype(np.float64))
-        error = float(difference.max(initial=0))
+        report = _dispatched(case).report
+        error = _error(case)
         right = error <= case.tolerance
         if case.wrong and right:
             problem = f"right within {case.tolerance} on a layout that it was not made for"
@@ -100,7 +87,37 @@ def run(case: Case) -> Outcome:
     )
 
 
+def count(case: Case) -> msl.Cost:
+    """What the case costs; AssertionError if its result is wrong, for then the counts mean nothing."""
+    cost = _dispatched(case, checked=False, count=True).cost
+    if not (error := _error(case)) <= case.tolerance:
+        raise AssertionError(f"{case.corpus} {case.name}: off by {error:.3g}, allowed {case.tolerance:.3g}")
+    return cost
+
+
+def _dispatched(case: Case, **options) -> msl.DispatchResult:
+    library = msl.compile(
+        case.source,
+        name=f"{case.name.split()[0]}.metal",
+        include=case.include,
+        defines=case.defines,
+        constants=case.constants,
+        only=f"^{re.escape(case.kernel)}$",
+        **options,
+    )
+    grid = {"groups": case.groups} if case.threads is None else {"threads": case.threads}
+    return library.kernel(case.kernel).dispatch(
+        threadgroup=case.threadgroup, buffers=case.buffers, **grid, **case.options
+    )
+
+
+def _error(case: Case) -> float:
+    difference = np.abs(case.output.astype(np.float64) - case.expected.astype(np.float64))
+    return float(difference.max(initial=0))
+
+
 def attention(q, k, v, scale, causal=False, mask=None):
+    k, v = (np.repeat(t, q.shape[1] // t.shape[1], 1) for t in (k, v))
     scores = np.einsum("bhld,bhsd->bhls", q.astype(np.float32), k.astype(np.float32)) * scale
     if causal:
         rows, columns = np.indices(scores.shape[2:])
