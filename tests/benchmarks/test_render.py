@@ -49,3 +49,21 @@ def test_tables_come_from_the_files_and_check_tells_when_they_do_not(readme, cap
 def test_a_goal_that_is_reached_is_not_called_missed():
     reached = {**RESULT, "cases": [{**RESULT["cases"][0], "ratio": 2.0}]}
     assert "missed" not in render.markdown(reached)
+
+
+def counted(name, **counts):
+    names = "device_read", "device_read_unique", "device_written", "threadgroup_read", "threadgroup_written"
+    names += "threadgroup_barriers", "simdgroup_barriers", "multiply_accumulates", "simdgroup_operations"
+    return {"name": name, "outputs": 100, **dict.fromkeys(names, 0), **counts}
+
+
+def test_counts_are_of_an_output_and_marked_where_the_best_peer_does_with_less():
+    ours = counted("ours", device_read=20_000, device_written=150, threadgroup_barriers=8)
+    peers = [counted("a", device_read=20_100, threadgroup_barriers=9), counted("b", device_read=30_000)]
+    case = {"op": "op", "shape": "shape", "tier": "tier", "kernels": [ours, *peers]}
+    assert render.more(case) == ["threadgroup barriers"]
+    assert render.more({**case, "kernels": [{**ours, "device_read": 20_400}, peers[0]]}) == ["device bytes"]
+    facts = {"packages": {"mlx": "1"}, "compiler": "clang", "scaled": "Small."}
+    text = render.markdown({**RESULT, **facts, "kind": "msl_cost", "cases": [case]})
+    assert "| `op` shape, tier | ours **(more threadgroup barriers)** | 200 (0) | 1.5 | 0 | 80 | 0 | 0 | 0 |" in text
+    assert "|  | b | 300 (0) | 0 | 0 | 0 | 0 | 0 | 0 |" in text
