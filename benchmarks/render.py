@@ -81,7 +81,7 @@ def _demo(result: dict) -> str:
 
 
 def more(case: dict) -> list[str]:
-    """In which of bytes and barriers our kernel, the first of a counted case, is above the best of its peers by over 1 %.
+    """In which of bytes and barriers our kernel, the first of a counted case, is over 1 % above the best of its peers.
 
     Less than that is the logarithm of the softmax's denominator, which only ours gives.
     """
