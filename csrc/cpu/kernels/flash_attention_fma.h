@@ -49,6 +49,7 @@ struct DoneWork {
 };
 
 struct FmaMatrices {
+  static constexpr int64_t kMostTerms = 128;
   using Packed = float;         // an element of queries
   using Weight = float;         // an exponential
   using Keys = const float*;    // a tile of keys, of values
@@ -66,26 +67,33 @@ struct FmaMatrices {
   using Work = DoneWork;
   static void advance(Work&) {}
 
-  // s [kBQ, kBK] = queries * keys^T at columns [lo, hi), multiples of 32.
+  // s [kBQ, kBK] = queries * keys^T at columns [lo, hi), multiples of 32. Sums of sums of at most kMostTerms terms,
+  // which round less than one long sum does.
   Work scores(const float* q, const float* keys, int rows, int lo, int hi, float* s) const {
     for (int j = lo; j < hi; j += kPanel) {
       const float* panel = keys + j * head_dim;
       for_row_blocks<kRows>(0, rows, [&](auto count, int r) {
         constexpr int kCount = decltype(count)::value;
-        vf sum[kCount][kPanelVectors] = {};
-        for (int64_t d = 0; d < head_dim; ++d) {
-          vf k[kPanelVectors];
+        for (int64_t begin = 0; begin < head_dim; begin += kMostTerms) {
+          const int64_t end = begin + kMostTerms < head_dim ? begin + kMostTerms : head_dim;
+          vf sum[kCount][kPanelVectors] = {};
+          for (int64_t d = begin; d < end; ++d) {
+            vf k[kPanelVectors];
 #pragma GCC unroll 4
-          for (int v = 0; v < kPanelVectors; ++v) k[v] = load(panel + d * kPanel + v * kLanes);
+            for (int v = 0; v < kPanelVectors; ++v) k[v] = load(panel + d * kPanel + v * kLanes);
 #pragma GCC unroll 16
-          for (int i = 0; i < kCount; ++i) {
-            const vf x = splat(q[(r + i) * head_dim + d]);
+            for (int i = 0; i < kCount; ++i) {
+              const vf x = splat(q[(r + i) * head_dim + d]);
 #pragma GCC unroll 4
-            for (int v = 0; v < kPanelVectors; ++v) sum[i][v] = fma(x, k[v], sum[i][v]);
+              for (int v = 0; v < kPanelVectors; ++v) sum[i][v] = fma(x, k[v], sum[i][v]);
+            }
           }
+          for (int i = 0; i < kCount; ++i)
+            for (int v = 0; v < kPanelVectors; ++v) {
+              float* to = s + (r + i) * kBK + j + v * kLanes;
+              store(to, begin == 0 ? sum[i][v] : load(to) + sum[i][v]);
+            }
         }
-        for (int i = 0; i < kCount; ++i)
-          for (int v = 0; v < kPanelVectors; ++v) store(s + (r + i) * kBK + j + v * kLanes, sum[i][v]);
       });
     }
     return {};
