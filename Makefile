@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED = 1
 
 setup: $(VENV)/.test $(VENV)/.lint
 
-demo: $(VENV)/.demo
+demo: $(VENV)/.weights
 	$(PY) -m torch_mtl4 demo $(ARGS)
 
 test: $(VENV)/.test
@@ -82,6 +82,10 @@ $(VENV)/.build: $(VENV)/.venv constraints.txt
 
 $(VENV)/.demo: $(VENV)/.build $(SOURCES)
 	$(INSTALL) --no-build-isolation --editable '.[demo]'
+	touch $@
+
+$(VENV)/.weights: $(VENV)/.demo
+	$(PY) -m torch_mtl4 demo --prepare
 	touch $@
 
 $(VENV)/.test: $(VENV)/.build $(SOURCES)

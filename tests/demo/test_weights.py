@@ -58,3 +58,26 @@ def test_a_packaged_model_that_fails_to_convert_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_MTL4_CACHE", str(target))
     with pytest.raises(weights.DemoError, match=r"converting the weights \(gemma\) failed"):
         weights.packaged_decoder()
+
+
+def test_prepare_converts_what_is_missing_and_measures_nothing(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("rich")
+    pytest.importorskip(weights.DECODER_PACKAGE)
+    pytest.importorskip(weights.ENCODER_PACKAGE)
+    from torch_mtl4.__main__ import main
+    from torch_mtl4.demo import cli
+
+    monkeypatch.setenv("TORCH_MTL4_CACHE", str(tmp_path))
+    monkeypatch.setattr(cli, "_measure", lambda arguments: pytest.fail("nothing is to be measured"))
+    converted = []
+
+    def convert(kind, source, target):
+        converted.append(kind)
+        for made in (target, source) if kind == "gemma" else (target,):
+            made.mkdir()
+
+    monkeypatch.setattr(weights, "_convert", convert)
+    for _ in range(2):  # the second time all is there
+        assert main(["demo", "--prepare"]) == 0
+    assert converted == ["gemma", "encoder"]
+    assert capsys.readouterr().out == "Gemma 3 270M: ready\nall-MiniLM-L6-v2: ready\n" * 2

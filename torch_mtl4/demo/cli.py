@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.add_argument("--model", metavar="PATH_OR_ID", help="a decoder or encoder of text to measure instead")
     parser.add_argument("--encoder", metavar="PATH_OR_ID", help="an encoder to measure instead of the packaged one")
+    parser.add_argument("--prepare", action="store_true", help="convert the weights, which later runs reuse, and stop")
     parser.add_argument("--quick", action="store_true", help="less text and fewer repetitions: under a minute")
     parser.add_argument(
         "--dtype", choices=["auto", "bfloat16", "float32"], default="auto",
@@ -25,6 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the demo; returns 0, or 2 when the user has something to put right first."""
     try:
         weights.require(*weights.ALWAYS)
+        if arguments.prepare:
+            return _prepare(arguments)
         result = _measure(arguments)
     except weights.DemoError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -46,6 +49,13 @@ def _models(arguments: argparse.Namespace):
         yield weights.users_model(arguments.encoder)
     elif not arguments.model:
         yield weights.packaged_encoder()
+
+
+def _prepare(arguments: argparse.Namespace) -> int:
+    for model in _models(arguments):
+        with weights.packed(model):
+            print(f"{model.name}: ready")
+    return 0
 
 
 def _measure(arguments: argparse.Namespace) -> dict:
