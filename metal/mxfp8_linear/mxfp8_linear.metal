@@ -60,7 +60,7 @@ template <int kRows, typename T>
                                  device T* out [[buffer(4)]], constant Mxfp8LinearParams& params [[buffer(5)]],
                                  uint2 group [[threadgroup_position_in_grid]],
                                  uint thread_index [[thread_index_in_threadgroup]]) {
-  threadgroup TensorTiles<kRows, T> tiles;
+  threadgroup TensorTiles<kRows, T> tiles[2];
   matmul_tensor_ops<kRows>(x, weight, scale, bias, out, params, tiles, group, thread_index);
 }
 

@@ -43,8 +43,8 @@ def wide_rows():
 NOTICED = (AssertionError, msl.KernelFaultError)  # a wrong result or a finding; the latter where a kernel cannot go on
 
 # The barriers in the order of the text, with a case that runs each.
-BARRIERS = [gemv, simdgroup, simdgroup, simdgroup, tensor_ops, tensor_ops, wide_rows, wide_rows, scale_planes]
-IDLE = {8: "mem_none: it keeps simdgroups together and orders nothing"}
+BARRIERS = [gemv, simdgroup, simdgroup, simdgroup, tensor_ops, wide_rows, wide_rows, scale_planes]
+IDLE = {7: "mem_none: it keeps simdgroups together and orders nothing"}
 
 INDICES = {
     "a row of the weight too far": (gemv, "weight + n * p.weight_stride + k", "weight + (n + 1) * p.weight_stride + k"),
@@ -54,6 +54,7 @@ INDICES = {
     "out without its edge": (simdgroup, "if (m >= p.m || n >= p.n) return;", "if (m > p.m || n >= p.n) return;"),
     "x and weight alike": (simdgroup, "place.column[1] * Tiles::kWStride", "place.row[0] * Tiles::kWStride"),
     "x beyond k": (tensor_ops, "i < left ? x[", "i <= left ? x["),
+    "one buffer for all steps": (tensor_ops, "buffers[k / kMxBlock % 2]", "buffers[0]"),
     "rows for columns": (tensor_ops, "m0 + place[1], n0 + place[0], sums[i]", "m0 + place[0], n0 + place[1], sums[i]"),
     "the first step again": (scale_planes, "right.slice(from, 0)", "right.slice(0, 0)"),
     "another row's factor": (wide_rows, "sum * factor[row]", "sum * factor[0]"),
