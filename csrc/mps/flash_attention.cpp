@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include "ops/shape.h"
 #include "plan/flash_attention.h"
 #include "runtime/run.h"
 
@@ -12,9 +13,6 @@ namespace {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
-
-// Rows may lie anywhere; the numbers within a row may not.
-Tensor rows_dense(const Tensor& t) { return t.size(3) <= 1 || t.stride(3) == 1 ? t : torch::stable::contiguous(t); }
 
 std::tuple<Tensor, Tensor> flash_attention(const Tensor& query_, const Tensor& key_, const Tensor& value_,
                                            std::optional<Tensor> attn_mask, std::optional<std::string> causal,

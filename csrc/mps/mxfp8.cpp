@@ -37,9 +37,6 @@ Tensor mxfp8_dequantize(const Tensor& data, const Tensor& scale, ScalarType dtyp
   return out;
 }
 
-// Rows may lie anywhere; bytes within a row may not.
-Tensor rows_dense(const Tensor& t) { return t.size(1) <= 1 || t.stride(1) == 1 ? t : torch::stable::contiguous(t); }
-
 Tensor mxfp8_linear(const Tensor& x, const Tensor& weight_, const Tensor& weight_scale_, std::optional<Tensor> bias) {
   check_mxfp8_linear(x, weight_, weight_scale_, bias);
   const Tensor weight = rows_dense(weight_), weight_scale = rows_dense(weight_scale_);

@@ -1,6 +1,7 @@
-// Shapes of results, for every backend that allocates them.
+// Shapes of results and layouts of operands, for every backend.
 #pragma once
 
+#include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
 #include <vector>
@@ -13,6 +14,12 @@ inline std::vector<int64_t> with_last(const torch::stable::Tensor& t, int64_t la
   for (int64_t i = 0; i + 1 < t.dim(); ++i) sizes.push_back(t.size(i));
   sizes.push_back(last);
   return sizes;
+}
+
+// Rows may lie anywhere; the elements within a row may not.
+inline torch::stable::Tensor rows_dense(const torch::stable::Tensor& t) {
+  const int64_t last = t.dim() - 1;
+  return t.size(last) <= 1 || t.stride(last) == 1 ? t : torch::stable::contiguous(t);
 }
 
 }  // namespace mtl4

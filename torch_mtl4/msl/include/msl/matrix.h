@@ -1,5 +1,6 @@
 // metal_matrix: column-major matrices.
 #pragma once
+#include "matrix_names.h"
 #include "vector.h"
 namespace metal {
 template <class T, int C, int R = C> struct matrix {
@@ -61,26 +62,8 @@ template <class T, int C, int R> constexpr matrix<T, R, C> transpose(matrix<T, C
   return r;
 }
 
-#define MSL_MT(t) \
-  using t##2x2 = matrix<t, 2, 2>; \
-  using t##2x3 = matrix<t, 2, 3>; \
-  using t##2x4 = matrix<t, 2, 4>; \
-  using t##3x2 = matrix<t, 3, 2>; \
-  using t##3x3 = matrix<t, 3, 3>; \
-  using t##3x4 = matrix<t, 3, 4>; \
-  using t##4x2 = matrix<t, 4, 2>; \
-  using t##4x3 = matrix<t, 4, 3>; \
-  using t##4x4 = matrix<t, 4, 4>;
-MSL_MT(half) MSL_MT(float)
+MSL_MATRICES(half)
+MSL_MATRICES(float)
 } // namespace metal
-#define MSL_GM(t) \
-  using metal::t##2x2; \
-  using metal::t##2x3; \
-  using metal::t##2x4; \
-  using metal::t##3x2; \
-  using metal::t##3x3; \
-  using metal::t##3x4; \
-  using metal::t##4x2; \
-  using metal::t##4x3; \
-  using metal::t##4x4;
-MSL_GM(half) MSL_GM(float)
+MSL_USING_MATRICES(half)
+MSL_USING_MATRICES(float)
