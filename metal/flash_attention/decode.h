@@ -22,9 +22,7 @@ inline void load_columns(device const T* row, int column, int columns, thread fl
 }
 
 // A row's share of the keys: weighted values relative to `max`, then max and sum, v_head_dim + 2 floats.
-inline long partial_at(constant FlashAttentionParams& p, long row, int split) {
-  return (row * p.splits + split) * (p.v_head_dim + 2);
-}
+inline long partial_at(ParamsRef p, long row, int split) { return (row * p.splits + split) * (p.v_head_dim + 2); }
 
 // Sums N values over the simdgroup, N a power of two up to 32: lane l gets the sum of value l % N. Lanes exchange halves
 // of what is left to sum, so this takes N shuffles where N sums would take five times as many.
@@ -66,12 +64,12 @@ struct Decode {
   struct Place {
     long head, query;
   };
-  Place place_of(constant FlashAttentionParams& p, long kv_head, long number) thread {
+  Place place_of(ParamsRef p, long kv_head, long number) thread {
     return {kv_head * (p.heads / p.kv_heads) + number / p.q_len, number % p.q_len};
   }
 
-  void start(FlashAttentionBuffers<T> buffers, constant FlashAttentionParams& p, long batch, long kv_head, long number,
-             int rows, long begin, long end, uint lane) thread {
+  void start(FlashAttentionBuffers<T> buffers, ParamsRef p, long batch, long kv_head, long number, int rows, long begin,
+             long end, uint lane) thread {
 #pragma clang loop unroll(full)
     for (int r = 0; r < ROWS; ++r) {
       const Place place = place_of(p, kv_head, number + metal::min(r, rows - 1));
@@ -93,8 +91,7 @@ struct Decode {
   }
 
   // Keys from `key` on, of the `keys` of the split whose first is at `key_row` and `value_row`.
-  void step(constant FlashAttentionParams& p, device const T* key_row, device const T* value_row, int key,
-            uint lane) thread {
+  void step(ParamsRef p, device const T* key_row, device const T* value_row, int key, uint lane) thread {
     const int of_step = int(lane) % kKeys, own = key + of_step, column = int(lane) * kColumns;
     bool seen = own >= first && own < last;
     float bias = 0;
@@ -152,9 +149,9 @@ struct Decode {
   }
 
   // Rows from `number` on, of a key head's group of heads, against the keys of one split.
-  void run(FlashAttentionBuffers<T> buffers, device float* partials, constant FlashAttentionParams& p, long batch,
-           long kv_head, long number, int split, threadgroup float* of_weighted, threadgroup float* of_simdgroup,
-           uint simdgroup, uint lane) thread {
+  void run(FlashAttentionBuffers<T> buffers, device float* partials, ParamsRef p, long batch, long kv_head, long number,
+           int split, threadgroup float* of_weighted, threadgroup float* of_simdgroup, uint simdgroup,
+           uint lane) thread {
     const int rows = int(metal::min(long(p.heads / p.kv_heads) * p.q_len - number, long(ROWS)));
     const KeyRange all = keys_seen(p, 0, p.q_len - 1);
     const long begin = all.first + split * p.keys_per_split;
@@ -177,9 +174,8 @@ struct Decode {
   }
 
   // Puts the simdgroups' parts of row r together, which is row `number` of lse.
-  void finish(Head<T> h, device float* partials, constant FlashAttentionParams& p, long position, long number, int split,
-              int r, threadgroup float* of_weighted, threadgroup float* of_simdgroup, uint simdgroup,
-              uint lane) thread {
+  void finish(Head<T> h, device float* partials, ParamsRef p, long position, long number, int split, int r,
+              threadgroup float* of_weighted, threadgroup float* of_simdgroup, uint simdgroup, uint lane) thread {
     // The row before this one has been read.
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     for (int c = 0; c < kColumns; ++c)
@@ -209,8 +205,8 @@ struct Decode {
 
 // Puts the splits of a row together. By one simdgroup.
 template <typename T>
-inline void merge_splits(device const float* partials, constant FlashAttentionParams& p, long row, float sink,
-                         device T* out, device float* lse, uint lane) {
+inline void merge_splits(device const float* partials, ParamsRef p, long row, float sink, device T* out,
+                         device float* lse, uint lane) {
   const int max_at = p.v_head_dim, sum_at = p.v_head_dim + 1;
   float max = -INFINITY, sum = 0;
   for (int s = int(lane); s < p.splits; s += 32) max = metal::max(max, partials[partial_at(p, row, s) + max_at]);

@@ -1,6 +1,8 @@
 #include <metal_stdlib>
 using namespace metal;
 
+#include "flash_attention/pipeline.h"
+
 // One text for both languages: what needs MSL 4.0 is compiled where the host asks for it, and nothing else then.
 #include "common/online_softmax.h"
 #include "flash_attention/logits.h"

@@ -16,7 +16,7 @@ inline float tanh_of(float x) {
 }
 
 // Scale, then softcap, then ALiBi. `distance` is from the query's own position to the key's.
-inline float form_logit(float product, constant FlashAttentionParams& p, float slope, float distance) {
+inline float form_logit(float product, ParamsRef p, float slope, float distance) {
   float logit = product * p.softmax_scale;
   if (has_softcap) logit = p.softcap * tanh_of(logit / p.softcap);
   if (has_alibi) logit -= slope * metal::abs(distance);

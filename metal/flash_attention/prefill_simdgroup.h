@@ -25,8 +25,7 @@ struct PrefillSimdgroup {
   Fragment<float> logits[KEYS / 8], out[VALUE / 8];
   float row_max, row_sum;
 
-  void load_query(Head<T> h, constant FlashAttentionParams& p, long first_row, int rows, int part,
-                  FragmentPlace place) thread {
+  void load_query(Head<T> h, ParamsRef p, long first_row, int rows, int part, FragmentPlace place) thread {
     device const T* from = h.query + first_row * p.q_stride[2];
 #pragma clang loop unroll(full)
     for (int d = 0; d < kPart / 8; ++d)
@@ -48,7 +47,7 @@ struct PrefillSimdgroup {
   }
 
   // Turns products into logits, logits into weights, and the output so far to the new maximum.
-  void softmax(constant FlashAttentionParams& p, float slope, float distance, TileSight sight, TileMask mask, int rows,
+  void softmax(ParamsRef p, float slope, float distance, TileSight sight, TileMask mask, int rows,
                FragmentPlace place) thread {
     const bool sees_all = sight.sees_all(kRows, KEYS);
     float tile_max = -INFINITY;
@@ -98,8 +97,8 @@ struct PrefillSimdgroup {
   }
 
   // `seen` holds two flags a simdgroup; a tile that the mask hides from all of them is not read.
-  void run(Head<T> h, constant FlashAttentionParams& p, uint tile, int chunk, threadgroup T* keys,
-           threadgroup T* values, threadgroup bool* seen, uint simdgroup, uint lane) thread {
+  void run(Head<T> h, ParamsRef p, uint tile, int chunk, threadgroup T* keys, threadgroup T* values,
+           threadgroup bool* seen, uint simdgroup, uint lane) thread {
     const FragmentPlace place(lane);
     const long group_row = long(tile) * (kRows * SIMDGROUPS), first_row = group_row + simdgroup * kRows;
     const int rows = int(metal::clamp(p.q_len - first_row, 0L, long(kRows)));

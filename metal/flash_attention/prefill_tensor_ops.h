@@ -62,8 +62,8 @@ struct OutTiles<T, Product, Weights, 0> {
 
 // Products become logits.
 template <class Tile>
-inline void form_logits(thread Tile& tile, constant FlashAttentionParams& p, float slope, float distance,
-                        TileSight sight, TileMask mask, int rows) {
+inline void form_logits(thread Tile& tile, ParamsRef p, float slope, float distance, TileSight sight, TileMask mask,
+                        int rows) {
   const bool sees_all = sight.sees_all(kTensorRows, kTensorKeys);
 #pragma clang loop unroll(full)
   for (int i = 0; i < tile.get_capacity(); ++i) {
@@ -103,8 +103,7 @@ inline void to_left_input(thread Tile& tile, thread Weights& weights, bool alike
 
 // Rows from first_row on, and VALUE columns of out. `memory` holds a tile of weights for this simdgroup.
 template <typename T, int VALUE>
-inline void prefill_tensor_ops(Head<T> h, constant FlashAttentionParams& p, long first_row, int chunk,
-                               threadgroup T* memory, uint lane) {
+inline void prefill_tensor_ops(Head<T> h, ParamsRef p, long first_row, int chunk, threadgroup T* memory, uint lane) {
   using namespace mpp::tensor_ops;
   // Modes are named and destinations cleared: headers and reports differ on what `multiply` does with what is there.
   constexpr auto of_scores =

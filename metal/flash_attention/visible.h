@@ -1,7 +1,7 @@
 // Which keys queries see.
 #pragma once
 
-#include "flash_attention/features.h"
+#include "flash_attention/buffers.h"
 
 // Keys [first, last).
 struct KeyRange {
@@ -9,7 +9,7 @@ struct KeyRange {
 };
 
 // What at least one of the queries sees, of causal and window alone.
-inline KeyRange keys_seen(constant FlashAttentionParams& p, long first_query, long last_query) {
+inline KeyRange keys_seen(ParamsRef p, long first_query, long last_query) {
   const long first = metal::max(0L, first_query + p.diagonal - p.left);
   const long last = metal::min(long(p.kv_len), last_query + p.diagonal + p.right + 1);
   return {first, metal::max(first, last)};
@@ -34,7 +34,7 @@ struct TileSight {
 
 // `from`: keys before it belong to another tile.
 template <int COLUMNS>
-inline TileSight sight_of(constant FlashAttentionParams& p, long query, long key, long from) {
+inline TileSight sight_of(ParamsRef p, long query, long key, long from) {
   constexpr long kFar = 1 << 20;
   const long diagonal = query + p.diagonal - key;
   TileSight s;
@@ -64,7 +64,7 @@ struct TileMask {
 };
 
 template <typename T>
-inline TileMask mask_of(thread const Head<T>& h, constant FlashAttentionParams& p, long query, long key) {
+inline TileMask mask_of(thread const Head<T>& h, ParamsRef p, long query, long key) {
   return {h.mask, h.mask_at + query * p.mask_stride[2] + key * p.mask_stride[3], p.mask_stride[2], p.mask_stride[3]};
 }
 

@@ -55,8 +55,8 @@ T dequantized(uchar code, uchar scale) {
 
 // A threadgroup is threads.x by threads.y threads over columns and rows.
 template <typename T>
-void dequantize_eight(device const uchar* data, device const uchar* scale, device T* out,
-                      constant Mxfp8DequantizeParams& params, uint2 group, uint2 position, uint2 threads) {
+void dequantize_eight(device const uchar* data, device const uchar* scale, device T* out, ParamsRef params, uint2 group,
+                      uint2 position, uint2 threads) {
   const long row = params.first_row + long(group.y) * threads.y + position.y;
   const long column = params.first_column + (long(group.x) * threads.x + position.x) * kDequantizePerThread;
   if (row >= params.rows || column >= params.k) return;

@@ -1,6 +1,8 @@
 #include <metal_stdlib>
 using namespace metal;
 
+#include "mxfp8_dequantize/pipeline.h"
+
 #include "mxfp8_dequantize/kernel.h"
 
 template <typename T>

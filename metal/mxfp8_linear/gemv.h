@@ -6,8 +6,6 @@
 
 #include "mxfp8_linear/words.h"
 
-constant int split [[function_constant(2)]];  // 1, 2, 4 or 8
-
 constant constexpr int kGemvSimdgroups = 8;
 
 // Rows of the weight for each simdgroup, for M rows of x: what the registers hold.
@@ -24,8 +22,7 @@ constexpr int gemv_sums() {
 // Rows first_row .. first_row + M of out, as far as they exist. `sums` holds gemv_sums<M>() floats.
 template <int M, typename T>
 void gemv(device const T* x, device const uchar* weight, device const uchar* scale, device const T* bias, device T* out,
-          constant Mxfp8LinearParams& p, long first_row, threadgroup float* sums, uint group, uint simdgroup,
-          uint lane) {
+          ParamsRef p, long first_row, threadgroup float* sums, uint group, uint simdgroup, uint lane) {
   constexpr int kColumns = gemv_columns<M>();
   const int team = int(simdgroup) / split, part = int(simdgroup) % split;
   const long first_of_group = p.first_column + long(group) * (kGemvSimdgroups / split * kColumns);

@@ -1,6 +1,8 @@
 #include <metal_stdlib>
 using namespace metal;
 
+#include "mxfp8_linear/pipeline.h"
+
 #include "mxfp8_linear/gemv.h"
 #include "mxfp8_linear/simdgroup.h"
 #if defined(__HAVE_TENSOR__)

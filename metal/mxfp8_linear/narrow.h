@@ -14,7 +14,7 @@ struct ExponentRange {
 
 // Of one row. `range` is shared by the threadgroup; factor undoes the power of two.
 inline void narrow_row(device const bfloat* x, device half* narrowed, device float* factor, device atomic_uint* wide,
-                       constant Mxfp8LinearParams& p, threadgroup ExponentRange& range, long row, uint thread_index) {
+                       ParamsRef p, threadgroup ExponentRange& range, long row, uint thread_index) {
   constexpr int kAll = 255, kHighest = 15, kLowest = -14;  // exponent of infinity and NaN; of half's normal numbers
   device const ushort* bits = reinterpret_cast<device const ushort*>(x + row * p.k);
   int low = kAll, high = 0;
@@ -53,8 +53,8 @@ inline void narrow_row(device const bfloat* x, device half* narrowed, device flo
 // Computes the rows that are marked as wide from their bfloats, over what was stored before. One row after the other,
 // since there are few.
 inline void wide_rows(device const bfloat* x, device const uchar* weight, device const uchar* scale,
-                      device const bfloat* bias, device bfloat* out, device const uint* wide,
-                      constant Mxfp8LinearParams& p, threadgroup float* sums, uint group, uint simdgroup, uint lane) {
+                      device const bfloat* bias, device bfloat* out, device const uint* wide, ParamsRef p,
+                      threadgroup float* sums, uint group, uint simdgroup, uint lane) {
   for (long m = 0; m < p.m; m += 32) {
     uint marked = simd_or(m + lane < p.m && wide[m + lane] != 0 ? 1u << lane : 0u);
     while (marked != 0) {

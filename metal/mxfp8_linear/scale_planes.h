@@ -32,8 +32,8 @@ struct RowFactor {
 };
 
 template <int kRows, typename T, typename Finish>
-void matmul_scale_planes(device half* x, device uchar* weight, device uchar* scale, device const T* bias,
-                         device T* out, constant Mxfp8LinearParams& p, Finish finish, uint2 group) {
+void matmul_scale_planes(device half* x, device uchar* weight, device uchar* scale, device const T* bias, device T* out,
+                         ParamsRef p, Finish finish, uint2 group) {
   using namespace mpp::tensor_ops;
   const long m0 = p.first_row + long(group.y) * kRows, n0 = p.first_column + long(group.x) * kTileColumns;
   const int rows = int(min(p.m - m0, long(kRows))), columns = int(min(p.n - n0, long(kTileColumns))), k = int(p.k);

@@ -46,8 +46,8 @@ struct SimdgroupTiles {
 
 template <int kRows, typename T>
 void matmul_simdgroup(device const T* x, device const uchar* weight, device const uchar* scale, device const T* bias,
-                      device T* out, constant Mxfp8LinearParams& p, threadgroup SimdgroupTiles<kRows, T>& tiles,
-                      uint2 group, uint simdgroup, uint lane) {
+                      device T* out, ParamsRef p, threadgroup SimdgroupTiles<kRows, T>& tiles, uint2 group,
+                      uint simdgroup, uint lane) {
   using Tiles = SimdgroupTiles<kRows, T>;
   constexpr int kDown = Tiles::kDown, kAcross = Tiles::kAcross;
   const uint thread_index = simdgroup * 32 + lane;

@@ -17,8 +17,8 @@ struct TensorTiles {
 
 template <int kRows, typename T>
 void matmul_tensor_ops(device const T* x, device const uchar* weight, device const uchar* scale, device const T* bias,
-                       device T* out, constant Mxfp8LinearParams& p, threadgroup TensorTiles<kRows, T>* buffers,
-                       uint2 group, uint thread_index) {
+                       device T* out, ParamsRef p, threadgroup TensorTiles<kRows, T>* buffers, uint2 group,
+                       uint thread_index) {
   using namespace mpp::tensor_ops;
   const long m0 = p.first_row + long(group.y) * kRows, n0 = p.first_column + long(group.x) * kTileColumns;
   using Left = tensor<threadgroup T, dextents<int, 2>, tensor_inline>;

@@ -28,8 +28,7 @@ struct TileScales {
 
 // Rows m .. m + kRows and columns k .. k + 32 of x; zeros beyond its edges.
 template <int kRows, int kStride, typename T>
-void load_x_tile(threadgroup T* tile, device const T* x, constant Mxfp8LinearParams& p, long m, long k,
-                 uint thread_index) {
+void load_x_tile(threadgroup T* tile, device const T* x, ParamsRef p, long m, long k, uint thread_index) {
   constexpr int kPerThread = 8, kThreadsPerRow = kMxBlock / kPerThread, kRowsAtOnce = kTileThreads / kThreadsPerRow;
   const int column = int(thread_index) % kThreadsPerRow * kPerThread;
   for (int row = int(thread_index) / kThreadsPerRow; row < kRows; row += kRowsAtOnce) {
@@ -43,7 +42,7 @@ void load_x_tile(threadgroup T* tile, device const T* x, constant Mxfp8LinearPar
 // Rows n .. n + kTileColumns of the weight, columns k .. k + 32.
 template <int kStride, typename W>
 void load_weight_tile(threadgroup W* tile, threadgroup TileScales& scales, device const uchar* weight,
-                      device const uchar* scale, constant Mxfp8LinearParams& p, long n, long k, uint thread_index) {
+                      device const uchar* scale, ParamsRef p, long n, long k, uint thread_index) {
   const int row = int(thread_index) / 2, column = int(thread_index) % 2 * kCodesAtOnce;
   const bool inside = n + row < p.n;
   const uint4 codes =

@@ -4,9 +4,6 @@
 #include "common/mx.h"
 #include "mxfp8_linear/params.h"
 
-constant bool has_bias [[function_constant(0)]];
-constant bool aligned [[function_constant(1)]];  // rows of the weight begin at multiples of 16 bytes
-
 constant constexpr int kCodesAtOnce = 16;
 
 // Sixteen codes, the first in the lowest byte; zeros behind the first `left`.
@@ -34,7 +31,7 @@ inline float4 decode_four(uint codes, uint exponent) {
 }
 
 template <typename T>
-void store_with_bias(device T* out, device const T* bias, constant Mxfp8LinearParams& p, long m, long n, float value) {
+void store_with_bias(device T* out, device const T* bias, ParamsRef p, long m, long n, float value) {
   if (m >= p.m || n >= p.n) return;
   if (has_bias) value += float(bias[n * p.bias_stride]);
   out[m * p.n + n] = T(value);

@@ -7,8 +7,6 @@
 #include "common/mx.h"
 #include "mxfp8_quantize/params.h"
 
-constant int scaling [[function_constant(0)]];
-
 constant constexpr int kQuantizePerThread = 4;
 constant constexpr uint kFloatInfinity = 0x7f800000, kFloatMantissa = 0x7fffff;
 
@@ -56,8 +54,8 @@ inline uchar encode_e4m3(uint bits, uchar scale) {
 
 // A threadgroup is threads.x by threads.y threads over columns and rows; threads.x is a multiple of 8.
 template <typename T>
-void quantize_four(device const T* x, device uchar* data, device uchar* scale, constant Mxfp8QuantizeParams& params,
-                   uint2 group, uint2 position, uint2 threads) {
+void quantize_four(device const T* x, device uchar* data, device uchar* scale, ParamsRef params, uint2 group,
+                   uint2 position, uint2 threads) {
   const long row = params.first_row + long(group.y) * threads.y + position.y;
   const long column = params.first_column + (long(group.x) * threads.x + position.x) * kQuantizePerThread;
   const long left = row < params.rows ? params.k - column : 0, at = row * params.k + column;

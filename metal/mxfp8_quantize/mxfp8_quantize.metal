@@ -1,6 +1,8 @@
 #include <metal_stdlib>
 using namespace metal;
 
+#include "mxfp8_quantize/pipeline.h"
+
 #include "mxfp8_quantize/kernel.h"
 
 template <typename T>

@@ -1,15 +1,8 @@
-// What a pipeline is specialized for, and the buffers that every kernel of flash_attention has.
+// The buffers that every kernel of flash_attention has. Which of them are there, has_mask and its like say: constants of
+// whoever includes this (pipeline.h).
 #pragma once
 
 #include "flash_attention/params.h"
-
-constant bool has_mask [[function_constant(FLASH_ATTENTION_HAS_MASK)]];
-constant int mask_type [[function_constant(FLASH_ATTENTION_MASK_TYPE)]];
-constant bool has_sinks [[function_constant(FLASH_ATTENTION_HAS_SINKS)]];
-constant bool has_alibi [[function_constant(FLASH_ATTENTION_HAS_ALIBI)]];
-constant bool has_softcap [[function_constant(FLASH_ATTENTION_HAS_SOFTCAP)]];
-constant bool splits_keys [[function_constant(FLASH_ATTENTION_SPLITS_KEYS)]];
-constant bool gives_result [[function_constant(FLASH_ATTENTION_GIVES_RESULT)]];
 
 template <typename T>
 struct FlashAttentionBuffers {
@@ -32,7 +25,7 @@ struct Head {
 };
 
 template <typename T>
-inline Head<T> head_of(FlashAttentionBuffers<T> b, constant FlashAttentionParams& p, long batch, long head) {
+inline Head<T> head_of(FlashAttentionBuffers<T> b, ParamsRef p, long batch, long head) {
   const long kv_head = head / (p.heads / p.kv_heads);
   Head<T> h;
   h.query = b.query + batch * p.q_stride[0] + head * p.q_stride[1];
