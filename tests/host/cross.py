@@ -3,14 +3,16 @@
     PYTHONPATH=tests python -m host.cross [--link] [FOLDER]
 
 The compiler is zig's clang with zig's Darwin headers; torch's headers come from its macOS wheel, Metal's declarations
-are made by metal_header.py. Nothing of what is built can be loaded here: that it compiles without a warning, and that
-every torch version exports each symbol that it wants, is what this shows.
+are made by metal_header.py; the linker is LLVM's, with apple_stubs.py in place of Apple's libraries. Nothing of what is
+built can be loaded here: that it compiles without a warning, and links against every torch version, is what this shows.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -24,14 +26,15 @@ from unittest import mock
 import setuptools.command.build_ext
 import torch.utils.cpp_extension  # noqa: F401
 
-from . import macho, metal_header, wheels
+from . import apple_stubs, macho, metal_header, wheels
 
 ROOT = Path(__file__).parents[2]
 HEADERS = Path(__file__).parent / "headers"
 ZIG = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos.14.0"]
 # A wrong selector on an id<Protocol> is no more than a warning without ARC. Warnings of zig's own choice are not ours.
 # Optimization would only hide what is wanted of other libraries.
-CHECKING = ["-O0", "-fblocks", "-fno-objc-arc", "-Wobjc-method-access", "-Wno-nullability-completeness"]
+CHECKING = ["-O0", "-fno-sanitize=undefined", "-fblocks", "-fno-objc-arc", "-Wobjc-method-access"]
+CHECKING.append("-Wno-nullability-completeness")
 
 
 class CompilerError(RuntimeError):
@@ -99,16 +102,35 @@ def is_torchs(symbol: str) -> bool:
     return symbol.startswith(("_aoti_torch_", "_torch_"))
 
 
+def is_of_the_compiler(symbol: str) -> bool:
+    """Of its own runtime or of the C++ library: torch's dylibs show only a part of what those export."""
+    return bool(re.match(r"__Z(NK?|T[IV]N?)St|__Zdl|___isPlatformVersionAtLeast$", symbol))
+
+
 def exported_by_torch(version: str) -> set[str]:
     return macho.symbols(wheels.torch(version) / "torch/lib/libtorch_cpu.dylib").defined
 
 
+def linker() -> str | None:
+    """LLVM's linker for Mach-O, of any version."""
+    names = ["ld64.lld", *(f"ld64.lld-{version}" for version in range(30, 14, -1))]
+    return next(filter(None, map(shutil.which, names)), None)
+
+
 def link(objects: Sequence[Path], target: Path, version: str) -> None:
-    """Links against one version of torch. zig builds its libc++ the first time, which takes minutes."""
-    torch = wheels.torch(version) / "torch/lib"
-    # Apple's frameworks are not at hand, so symbols may stay open: whether torch has them, its exports tell.
-    command = [*ZIG, "-shared", "-undefined", "dynamic_lookup", *map(str, objects), "-o", str(target)]
-    result = subprocess.run([*command, f"-L{torch}", "-ltorch_cpu"], capture_output=True, text=True)
+    """Links as setup.py does, against one version of torch; what neither that nor a system library exports is an error.
+
+    Raises:
+        CompilerError: what the linker said.
+    """
+    torch, stubs = wheels.torch(version) / "torch/lib", target.parent / "stubs"
+    apple_stubs.write(sorted(torch.glob("*.dylib")), stubs)
+    command = [linker(), "-dylib", "-arch", "arm64", "-platform_version", "macos", "14.0", "14.0", "-o", str(target)]
+    command += ["-syslibroot", str(stubs), f"-L{stubs}", f"-L{torch}", f"-F{stubs}"]
+    command += ["-ltorch_cpu", "-lSystem", "-lc++", "-lobjc", "-framework", "Foundation", "-framework", "Metal"]
+    for symbol in sorted(filter(is_of_the_compiler, wanted_symbols(objects))):
+        command += ["-U", symbol]
+    result = subprocess.run([*command, *map(str, objects)], capture_output=True, text=True)
     if result.returncode or result.stderr.strip():
         raise CompilerError(result.stderr)
 
@@ -116,7 +138,7 @@ def link(objects: Sequence[Path], target: Path, version: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=wheels.cache() / "build")
-    parser.add_argument("--link", action="store_true", help="link as well, against every version")
+    parser.add_argument("--link", action="store_true", help="link as well, against every version (wants ld64.lld)")
     options = parser.parse_args()
     begin = time.monotonic()
     objects = compile_all(options.folder)

@@ -27,8 +27,13 @@ def folder():
 
 
 @pytest.fixture(scope="module")
-def wanted(folder):
-    return cross.wanted_symbols(cross.compile_all(folder))
+def objects(folder):
+    return cross.compile_all(folder)
+
+
+@pytest.fixture(scope="module")
+def wanted(objects):
+    return cross.wanted_symbols(objects)
 
 
 @pytest.fixture(scope="module", params=wheels.TORCH_VERSIONS)
@@ -69,6 +74,16 @@ def test_every_torch_exports_what_the_library_wants(wanted, exported):
     assert of_torch <= exported
 
 
+@pytest.mark.parametrize("version", wheels.TORCH_VERSIONS)
+def test_links_against_every_torch(objects, tmp_path, version):
+    if cross.linker() is None:
+        wheels.absent("there is no ld64.lld; Debian has it in lld-19")
+    cross.link(objects, tmp_path / "_C.so", version)
+    taken = macho.imports(tmp_path / "_C.so")
+    assert "_aoti_torch_mps_run_command_block" in taken["@rpath/libtorch_cpu.dylib"]
+    assert "_OBJC_CLASS_$_MTLCompileOptions" in next(s for name, s in taken.items() if name.endswith("/Metal"))
+
+
 def test_nothing_of_torch_is_wanted_but_c(wanted):
     assert [s for s in wanted if re.match(r"__Z.*(2at|3c10|4c10d|5torch|6caffe2)\d", s)] == []
 
@@ -102,9 +117,12 @@ def test_mistakes_are_not_compiled(compiled, body, said):
         compiled(body)
 
 
-def test_a_symbol_that_no_torch_has_is_seen(compiled, exported):
+def test_a_symbol_that_no_torch_has_is_seen(compiled, exported, tmp_path):
     wanted = compiled("aoti_torch_mps_no_such_thing(); aoti_torch_delete_tensor_object(nullptr);")
     assert set(filter(cross.is_torchs, wanted)) - exported == {"_aoti_torch_mps_no_such_thing"}
+    if cross.linker():
+        with pytest.raises(cross.CompilerError, match="undefined symbol: _aoti_torch_mps_no_such_thing"):
+            cross.link([tmp_path / "snippet.o"], tmp_path / "_C.so", wheels.TORCH_VERSIONS[0])
 
 
 def test_metals_enumerators_agree_with_pyobjc():
