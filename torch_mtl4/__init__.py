@@ -1,5 +1,7 @@
 """Block-quantized linears and flash attention for PyTorch on Apple Silicon, with a fast CPU backend."""
 
+import importlib
+
 from torch_mtl4 import nn
 from torch_mtl4.backends import backend_status
 from torch_mtl4.integrations.names import register as _register_attention
@@ -17,12 +19,14 @@ _register_quantizer()
 __version__ = "0.1.0"
 
 __all__ = [
+    "MetalKernel",
     "Mtl4Config",
     "backend_status",
     "disable",
     "enable",
     "enabled",
     "flash_attention",
+    "metal_kernel",
     "mxfp8_dequantize",
     "mxfp8_linear",
     "mxfp8_quantize",
@@ -34,9 +38,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
-    if name == "Mtl4Config":  # importing it imports transformers
-        from torch_mtl4.integrations.quantizer import Mtl4Config
+# Imported when they are first asked for.
+_LATER = {
+    "MetalKernel": "torch_mtl4.custom",
+    "Mtl4Config": "torch_mtl4.integrations.quantizer",  # which imports transformers
+    "metal_kernel": "torch_mtl4.custom",
+}
 
-        return Mtl4Config
+
+def __getattr__(name: str):
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

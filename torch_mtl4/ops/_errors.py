@@ -31,20 +31,26 @@ def _raise_while_tracing(name: str, text: str) -> NoReturn:
 _raise_while_tracing._dynamo_marked_constant = True
 
 
+def traceable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, its errors readable under torch.compile."""
+
+    @functools.wraps(function)
+    def traced(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            readable = _TRACED.get(type(error).__name__)
+            raise error if readable is None else readable(*error.args) from error
+
+    return traced
+
+
 def fake_kernel(op: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers the function as the fake kernel of `op`, its errors readable under torch.compile."""
+    """Registers the function as the fake kernel of `op`."""
     from torch_mtl4 import _ops
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def fake(*args, **kwargs):
-            try:
-                return function(*args, **kwargs)
-            except (TypeError, ValueError, NotImplementedError) as error:
-                traced = _TRACED.get(type(error).__name__)
-                raise error if traced is None else traced(*error.args) from error
-
-        torch.library.register_fake(f"torch_mtl4::{op}", fake, lib=_ops.LIBRARY)
+        torch.library.register_fake(f"torch_mtl4::{op}", traceable(function), lib=_ops.LIBRARY)
         return function
 
     return register
