@@ -30,7 +30,16 @@ def flattened(name: str) -> str:
     """
     if name not in names():
         raise ValueError(f"flattened: expected one of {', '.join(names())}, got {name!r}")
-    return "\n".join(_lines(f"{name}/{name}.metal", set())) + "\n"
+    return flattened_file(f"{name}/{name}.metal")
+
+
+def flattened_file(path: str) -> str:
+    """The same of any file in metal/.
+
+    Raises:
+        ValueError: it or what it includes is not there, or is not ASCII.
+    """
+    return "\n".join(_lines(path, set())) + "\n"
 
 
 def as_cpp() -> str:
