@@ -1,1 +1,5 @@
-"""Models with kernels of this package in other runtimes' files. Each is a subpackage, imported by name."""
+"""Models for Apple's own runtimes. Importing this loads no exporter; `torch_mtl4.export.coreai` is imported by name."""
+
+from torch_mtl4.export.mlpackage import MLPackage, mlpackage
+
+__all__ = ["MLPackage", "mlpackage"]
