@@ -43,7 +43,7 @@ KERNELS(bfloat)
 #include "flash_attention/decode.h"
 #include "flash_attention/prefill_simdgroup.h"
 
-template <typename T, int SIMDGROUPS, int KEYS, int HEAD, int VALUE>
+template <typename T, int SIMDGROUPS, int HEAD, int VALUE>
 [[kernel, max_total_threads_per_threadgroup(32 * SIMDGROUPS)]] void flash_attention_prefill(
     device const T* query [[buffer(0)]], device const T* key [[buffer(1)]], device const T* value [[buffer(2)]],
     device const uchar* mask [[buffer(3), function_constant(has_mask)]],
@@ -52,7 +52,7 @@ template <typename T, int SIMDGROUPS, int KEYS, int HEAD, int VALUE>
     device float* lse [[buffer(7)]], constant FlashAttentionParams& params [[buffer(9)]],
     uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
-  using Prefill = PrefillSimdgroup<T, SIMDGROUPS, KEYS, HEAD, VALUE>;
+  using Prefill = PrefillSimdgroup<T, SIMDGROUPS, prefill_keys<HEAD>(), HEAD, VALUE>;
   threadgroup T keys[Prefill::kKeyTile], values[Prefill::kValueTile];
   threadgroup bool seen[2 * SIMDGROUPS];
   const FlashAttentionBuffers<T> buffers{query, key, value, mask, sinks, alibi_slopes, out, lse};
@@ -94,18 +94,18 @@ template <typename T>
   merge_splits(partials, params, row, sink, to, lse + row, lane);
 }
 
-#define PREFILL(T, KEYS, HEAD, VALUE)                                                             \
+#define PREFILL(T, HEAD, VALUE)                                                                   \
   template [[host_name("flash_attention_prefill_" #T "_" #HEAD "_" #VALUE)]] [[kernel]] decltype( \
-      flash_attention_prefill<T, 4, KEYS, HEAD, VALUE>) flash_attention_prefill<T, 4, KEYS, HEAD, VALUE>;
+      flash_attention_prefill<T, 4, HEAD, VALUE>) flash_attention_prefill<T, 4, HEAD, VALUE>;
 #define DECODE(T, HEAD, ROWS)                                                                    \
   template [[host_name("flash_attention_decode_" #T "_" #HEAD "_" #ROWS)]] [[kernel]] decltype( \
       flash_attention_decode<T, 8, HEAD, ROWS>) flash_attention_decode<T, 8, HEAD, ROWS>;
 #define KERNELS(T)                                                                            \
-  PREFILL(T, 32, 64, 64)                                                                      \
-  PREFILL(T, 32, 96, 96)                                                                      \
-  PREFILL(T, 16, 128, 128)                                                                    \
-  PREFILL(T, 16, 0, 128)                                                                      \
-  PREFILL(T, 16, 0, 256)                                                                      \
+  PREFILL(T, 64, 64)                                                                          \
+  PREFILL(T, 96, 96)                                                                          \
+  PREFILL(T, 128, 128)                                                                        \
+  PREFILL(T, 0, 128)                                                                          \
+  PREFILL(T, 0, 256)                                                                          \
   DECODE(T, 64, 1)                                                                            \
   DECODE(T, 64, 4)                                                                            \
   DECODE(T, 64, 8)                                                                            \

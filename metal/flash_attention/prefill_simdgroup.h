@@ -7,6 +7,12 @@
 #include "tile/fragment.h"
 #include "tile/stage.h"
 
+// Keys of a tile: as many as leave the registers and threadgroup memory room.
+template <int HEAD>
+constexpr int prefill_keys() {
+  return HEAD == 64 || HEAD == 96 ? 32 : 16;
+}
+
 // HEAD: head dims up to it keep the query in registers; 0: any, the query is read again for each tile of keys. VALUE:
 // columns of out that a threadgroup computes.
 template <typename T, int SIMDGROUPS, int KEYS, int HEAD, int VALUE>

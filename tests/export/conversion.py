@@ -30,6 +30,7 @@ class Calls(nn.Module):
 def convert(module, inputs, dynamic=None, prepare=lambda program: None):
     """(program of Core AI, Emission); `dynamic` has a dict of Dims for each input."""
     emission = Emission()
+    module = module if isinstance(module, Calls) else Calls(module)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic and (tuple(dynamic),))

@@ -69,7 +69,7 @@ class Sizes:
         """ui32 [n]: the sizes, as the grid and the shapes of results are given."""
         if all(isinstance(size, int) for size in sizes):
             return ir.constant(np.asarray(sizes, np.uint32))
-        parts = [ir.cast(self._value(_expression(size)), dtype=np.uint32) for size in sizes]
+        parts = [ir.cast(self._value(expression(size)), dtype=np.uint32) for size in sizes]
         return ir.concat(0, parts)
 
     def shape(self, sizes: Sequence[int | SymInt]) -> list[int] | Value:
@@ -131,5 +131,6 @@ _OPERATIONS = (
 _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
 
 
-def _expression(size: int | SymInt) -> sympy.Expr:
+def expression(size: int | SymInt) -> sympy.Expr:
+    """A size as sympy has it."""
     return sympy.Integer(size) if isinstance(size, int) else size.node.expr

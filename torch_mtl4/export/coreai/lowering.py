@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import SymInt, fx
 
-from torch_mtl4.export.coreai._apple import Value, ir
+from torch_mtl4.export.coreai._apple import Value, ir, tensor_type
 from torch_mtl4.export.coreai.context import Emission, EmittedKernel
 from torch_mtl4.export.coreai.emit import Operand, Sizes, emit_kernel
 from torch_mtl4.ops._errors import expected
@@ -45,10 +46,23 @@ class LoweredNode:
             expected(NotImplementedError, self.op, f"{name} a number that is known at export", "one that is computed")
         return value
 
+    def known(self, what: str, size: int | SymInt) -> int:
+        """A size that a kernel is made for."""
+        if not isinstance(size, int):
+            expected(NotImplementedError, self.op, f"{what} of a size that is known at export", str(size))
+        return size
+
     def reshape(self, x: Operand, shape: Sequence[int | SymInt]) -> Operand:
         if tuple(x.shape) == tuple(shape):
             return x
         return Operand(ir.reshape(x.value, self.sizes.shape(shape)), shape, x.dtype)
+
+    def permute(self, x: Operand, order: Sequence[int]) -> Operand:
+        value = ir.transpose(x.value, ir.constant(np.asarray(order, np.uint32)))
+        return Operand(value, [x.shape[i] for i in order], x.dtype)
+
+    def cast(self, x: Operand, dtype: torch.dtype) -> Operand:
+        return Operand(ir.cast(x.value, tensor_type((), dtype).element_type), x.shape, dtype)
 
     def call(self, kernel: EmittedKernel, *operands: Operand | None) -> list[Operand]:
         """Emits a call of the kernel with those operands that there are."""
@@ -63,12 +77,23 @@ class LoweredNode:
 
 
 def largest(size: int | SymInt, most: int) -> int:
-    """The largest number that a size may be, up to `most`: kernels are chosen for it."""
+    """The size, or of one that may vary the largest, up to `most`: kernels are chosen for it."""
     if isinstance(size, int):
-        return min(size, most)
-    expression, environment = size.node.expr, size.node.shape_env
-    upper = environment.bound_sympy(expression).upper
+        return size
+    upper = _range(size).upper
     return min(int(upper), most) if upper.is_Integer else most
+
+
+def smallest(size: int | SymInt) -> int:
+    return size if isinstance(size, int) else max(int(_range(size).lower), 1)
+
+
+def _range(size: SymInt):
+    return size.node.shape_env.bound_sympy(size.node.expr)
+
+
+def ceil_div(a: int | SymInt, b: int) -> int | SymInt:
+    return (a + b - 1) // b
 
 
 def product(sizes: Sequence[int | SymInt]) -> int | SymInt:

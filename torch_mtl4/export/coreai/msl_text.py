@@ -69,7 +69,7 @@ def kernel_text(
 
 
 def _library(op: str, constants: Mapping[str, bool | int | float]) -> tuple[str, str]:
-    """A namespace and its text: the headers behind the constants. It is compiled once, however many kernels bring it."""
+    """A namespace and its text, headers behind constants. It is compiled once, however many kernels bring it."""
     lines = _metal_sources.flattened_file(f"{op}/coreai.h").splitlines()
     system = sorted({line for line in lines if line.startswith(("#include <metal", "#include <Metal"))})
     body = "\n".join(
@@ -86,7 +86,8 @@ def _library(op: str, constants: Mapping[str, bool | int | float]) -> tuple[str,
 
 
 def _type(value: bool | int | float) -> str:
-    return type(value).__name__
+    fits_int = not isinstance(value, int) or abs(value) < 1 << 31
+    return type(value).__name__ if fits_int else "long"
 
 
 def literal(value: bool | int | float) -> str:

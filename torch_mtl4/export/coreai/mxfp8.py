@@ -4,13 +4,12 @@ import functools
 import json
 
 import torch
-from torch import SymInt
 
 from torch_mtl4 import _ops
 from torch_mtl4.export.coreai import references
 from torch_mtl4.export.coreai.context import EmittedKernel, Launch, Slot
 from torch_mtl4.export.coreai.emit import Operand
-from torch_mtl4.export.coreai.lowering import LoweredNode, example, largest, product
+from torch_mtl4.export.coreai.lowering import LoweredNode, ceil_div, example, largest, product
 from torch_mtl4.export.coreai.msl_text import MSL_TYPES, kernel_text
 
 # Kernels of metal/mxfp8_linear by the name that the plan gives them, and the structs of its coreai.h.
@@ -58,11 +57,7 @@ def linear_kernel(dtype: torch.dtype, m: int, n: int, k: int, has_bias: bool, ca
 
     def launch(shapes) -> Launch:
         (m, _), (n, _) = shapes[:2]
-        return Launch((_ceil_div(n, columns) * threads, _ceil_div(m, rows), 1), (threads, 1, 1), ((m, n),))
+        return Launch((ceil_div(n, columns) * threads, ceil_div(m, rows), 1), (threads, 1, 1), ((m, n),))
 
     operands = tuple(slot for slot, there in zip(slots, given, strict=True) if there)
     return EmittedKernel("mxfp8_linear", name, text, operands, (out,), references.mxfp8_linear, launch)
-
-
-def _ceil_div(a: int | SymInt, b: int) -> int | SymInt:
-    return (a + b - 1) // b

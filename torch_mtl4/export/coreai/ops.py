@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
-from torch_mtl4.export.coreai import mxfp8
+from torch_mtl4.export.coreai import attention, mxfp8
 from torch_mtl4.export.coreai.context import Emission
 from torch_mtl4.export.coreai.emit import Operand
 from torch_mtl4.export.coreai.lowering import LoweredNode
 from torch_mtl4.ops._errors import expected
 
 LOWERINGS: dict[str, Callable[[LoweredNode], list[Operand]]] = {
+    "flash_attention": attention.lower,
     "mxfp8_linear": mxfp8.lower_linear,
 }
 
