@@ -78,3 +78,4 @@ class ElementFormat:
 
 
 E4M3 = ElementFormat("e4m3", exponent_bits=4, mantissa_bits=3, nan=0x7F)
+E2M1 = ElementFormat("e2m1", exponent_bits=2, mantissa_bits=1, nan=None)

@@ -2,5 +2,6 @@
 
 from torch_mtl4.nn.convert import Conversion, dequantize_linears, quantize_linears
 from torch_mtl4.nn.mxfp8_linear import MXFP8Linear
+from torch_mtl4.nn.quantized_linear import QuantizedLinear
 
-__all__ = ["Conversion", "MXFP8Linear", "dequantize_linears", "quantize_linears"]
+__all__ = ["Conversion", "MXFP8Linear", "QuantizedLinear", "dequantize_linears", "quantize_linears"]

@@ -79,7 +79,7 @@ class ByteWeights(nn.Module):
         # Copying into uint8 would cast: 1-byte dtypes are taken as the bytes that they are, others are refused.
         for name in (key + suffix for key in self.weight_names for suffix in ("", "_scale")):
             value, parameter = state_dict.get(prefix + name), self._parameters[name]
-            if value is None or value.dtype == torch.uint8:
+            if value is None or value.dtype == torch.uint8 or parameter.dtype != torch.uint8:
                 continue
             if value.dtype.itemsize == 1:
                 state_dict[prefix + name] = value.view(torch.uint8)

@@ -1,4 +1,4 @@
-"""torch_mtl4.nn.quantize_linears and dequantize_linears: a model's linears to MXFP8 and back, in place."""
+"""torch_mtl4.nn.quantize_linears and dequantize_linears: a model's linears to bytes and back, in place."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -7,11 +7,15 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from torch_mtl4.formats import FORMATS
 from torch_mtl4.nn.byte_weights import ByteWeights, check_scaling
 from torch_mtl4.nn.mxfp8_linear import MXFP8Linear
+from torch_mtl4.nn.quantized_linear import DEFAULT_SCALING as QUANTIZED_SCALING
+from torch_mtl4.nn.quantized_linear import QuantizedLinear
 from torch_mtl4.nn.weight_readers import reader_of_weight
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+MXFP8 = "mxfp8"
 ROUTERS = ("gate", "router", "shared_expert_gate")
 
 
@@ -36,17 +40,30 @@ class Kind(NamedTuple):
     """(module, scaling) -> the module that replaces it."""
     refuse: Callable[[nn.Module], str | None] = lambda module: None
     """Why this module of the kind cannot be converted."""
+    convert_to: Callable[[nn.Module, str, str | None], ByteWeights] | None = None
+    """(module, format, scaling) -> the same in formats other than MXFP8, if there are any."""
 
 
 def _linear_weights(module: nn.Module) -> tuple[str, ...]:
-    return ("weight",) if isinstance(module, nn.Linear) and not isinstance(module, MXFP8Linear) else ()
+    return ("weight",) if isinstance(module, nn.Linear) and not isinstance(module, ByteWeights) else ()
 
 
 def _refuse_subclass(module: nn.Module) -> str | None:
     return None if type(module) is nn.Linear else "a subclass of nn.Linear may compute something else"
 
 
-KINDS = [Kind(_linear_weights, lambda m, scaling: MXFP8Linear.from_linear(m, scaling=scaling), _refuse_subclass)]
+def _to_quantized(module: nn.Linear, format: str, scaling: str | None) -> QuantizedLinear:
+    return QuantizedLinear.from_linear(module, format=format, scaling=scaling or QUANTIZED_SCALING)
+
+
+KINDS = [
+    Kind(
+        _linear_weights,
+        lambda module, scaling: MXFP8Linear.from_linear(module, scaling=scaling),
+        _refuse_subclass,
+        _to_quantized,
+    )
+]
 
 
 def register_kind(kind: Kind) -> None:
@@ -60,9 +77,9 @@ def kind_of(module: nn.Module) -> Kind | None:
 
 
 def quantize_linears(
-    model: nn.Module, *, skip: Sequence[str] | None = None, scaling: str = "rceil"
+    model: nn.Module, *, skip: Sequence[str] | None = None, scaling: str | None = None, format: str = MXFP8
 ) -> list[Conversion]:
-    """Replaces the linear layers and expert weights of a model by MXFP8 modules, in place, one after the other.
+    """Replaces the linear layers and expert weights of a model by modules of bytes, in place, one after the other.
 
     Layers stay as they are where bytes would break or harm them: subclasses of nn.Linear, weights shared with another
     module, layers whose weight another module reads, layers that the model keeps in float32, and those in skip.
@@ -72,33 +89,43 @@ def quantize_linears(
         skip: names of modules to leave as they are, with all they contain: dotted paths or regular expressions that
             match whole components anywhere in a name ("lm_head", "layers.0", "mlp.gate"). None skips the output heads
             of a transformers model; [] skips nothing.
-        scaling: see `torch_mtl4.mxfp8_quantize`.
+        scaling: see `torch_mtl4.mxfp8_quantize`; None is "rceil" for MXFP8 and "floor" for MXFP4, which lose least.
+        format: "mxfp8"; or "mxfp4", "int4", "int8", for linear layers only (`QuantizedLinear`).
 
     Returns:
         A Conversion for each layer: converted, or the reason why not.
 
     Raises:
-        ValueError: model is itself a layer; scaling is unknown; an entry of skip matches no module.
+        ValueError: model is itself a layer; scaling or format is unknown; an entry of skip matches no module.
     """
-    check_scaling("quantize_linears", scaling)
+    if format not in (MXFP8, *FORMATS):
+        raise ValueError(f"quantize_linears: expected format one of {', '.join((MXFP8, *FORMATS))}, got {format!r}")
+    if scaling is not None:
+        check_scaling("quantize_linears", scaling)
     if kind_of(model) is not None:
         raise ValueError(
             "quantize_linears: expected model that contains layers, got a single "
-            f"{type(model).__name__}; use MXFP8Linear.from_linear"
+            f"{type(model).__name__}; use {MXFP8Linear.__name__ if format == MXFP8 else QuantizedLinear.__name__}"
+            ".from_linear"
         )
     for pattern in skip or ():
         if not any(matches(name, [pattern]) for name, _ in model.named_modules()):
             raise ValueError(f"quantize_linears: expected skip to name modules of the model, got {pattern!r}")
-    conversions = plan_conversions(model, skip)
+    conversions = plan_conversions(model, skip, format=format)
     for name in [c.name for c in conversions if c.converted]:
         layer = model.get_submodule(name)
-        replace_everywhere(model, layer, kind_of(layer).convert(layer, scaling))
-        del layer
+        kind = kind_of(layer)
+        if format == MXFP8:
+            converted = kind.convert(layer, scaling or "rceil")
+        else:
+            converted = kind.convert_to(layer, format, scaling)
+        replace_everywhere(model, layer, converted)
+        del layer, converted
     return conversions
 
 
 def dequantize_linears(model: nn.Module, *, dtype: torch.dtype | None = None) -> list[str]:
-    """Replaces every MXFP8 module of a model by one with float weights of the same values, in place.
+    """Replaces every module of bytes of a model by one with float weights of the same values, in place.
 
     Args:
         model: holds the modules.
@@ -108,7 +135,7 @@ def dequantize_linears(model: nn.Module, *, dtype: torch.dtype | None = None) ->
         The names of the replaced modules.
 
     Raises:
-        ValueError: model is itself an MXFP8 module.
+        ValueError: model is itself such a module.
     """
     if isinstance(model, ByteWeights):
         raise ValueError(
@@ -136,15 +163,18 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
     return any(re.search(rf"(?:^|\.)(?:{pattern})(?:\.|$)", name) for pattern in patterns)
 
 
-def plan_conversions(model: nn.Module, skip: Sequence[str] | None, tied: Sequence[str] = ()) -> list[Conversion]:
+def plan_conversions(
+    model: nn.Module, skip: Sequence[str] | None, tied: Sequence[str] = (), format: str = MXFP8
+) -> list[Conversion]:
     """What quantize_linears would do, without doing it.
 
     Args:
         model: may be on the meta device.
         skip: as for quantize_linears.
         tied: names of parameters that will be tied to others, but are not yet.
+        format: as for quantize_linears.
     """
-    keep = KeepRules(model, skip, tied)
+    keep = KeepRules(model, skip, tied, format)
     return [
         Conversion(name, type(module).__name__, reason)
         for name, module in model.named_modules()
@@ -155,8 +185,9 @@ def plan_conversions(model: nn.Module, skip: Sequence[str] | None, tied: Sequenc
 class KeepRules:
     """The rules that say which layers of a model stay as they are."""
 
-    def __init__(self, model: nn.Module, skip: Sequence[str] | None, tied: Sequence[str]):
+    def __init__(self, model: nn.Module, skip: Sequence[str] | None, tied: Sequence[str], format: str = MXFP8):
         self.model = model
+        self.format = format
         self.skip = skip
         self.tied = set(tied)
         self.heads = output_heads(model) if skip is None else []
@@ -185,6 +216,8 @@ class KeepRules:
                 yield f"holds stacked weights of an unknown layout: {', '.join(stacked)}"
 
     def _why_not(self, name: str, module: nn.Module, kind: Kind) -> str | None:
+        if self.format != MXFP8 and kind.convert_to is None:
+            return f"a {type(module).__name__}, which MXFP8 can hold but {self.format} cannot"
         if self.skip is not None and matches(name, self.skip):
             return "in the list of modules to skip"
         if any(module is head for head in self.heads):
