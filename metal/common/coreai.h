@@ -19,6 +19,11 @@ struct ThreadPlace {
   uint thread_index() const thread { return simdgroup * 32 + lane; }
 };
 
+// Of kernels whose threadgroups share nothing.
+struct NoMemory {
+  uint none;
+};
+
 // The element `step` along one dimension, counted from the innermost as handles do, and first in the others.
 template <int RANK, class Handle>
 inline auto element_at(thread Handle& handle, int dimension, int step) {

@@ -169,9 +169,7 @@ struct CoreAiDecodeSplit {
 
 template <typename T, int SPLITS>
 struct CoreAiMerge {
-  struct Memory {
-    uint none;
-  };
+  using Memory = NoMemory;
 
   static void run(Operand<float, 4> partials, Operand<float, 1> sinks, Operand<T, 4> out, Operand<float, 3> lse,
                   threadgroup Memory&, ThreadPlace at) {

@@ -66,9 +66,7 @@ struct CoreAiTensorOps {
 template <typename T, int ROWS>
 struct CoreAiScalePlanes {
 #if defined(__HAVE_TENSOR_MULTIPLANE__)
-  struct Memory {
-    uint none;
-  };
+  using Memory = NoMemory;
 
   static void run(Operand<T, 2> x, Operand<uchar, 2> weight, Operand<uchar, 2> scale, Operand<T, 1> bias,
                   Operand<T, 2> out, threadgroup Memory&, ThreadPlace at) {

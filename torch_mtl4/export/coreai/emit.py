@@ -41,8 +41,8 @@ def emit_kernel(
     if given != wanted:
         expected(ValueError, op, f"operands of {kernel.name} as (dtype, rank) {wanted}", given)
     shapes = [o.shape for o in operands]
-    kernel = emission.add(kernel, node, shapes)
     launch = kernel.launch(shapes)
+    kernel = emission.add(kernel, node, shapes)
     values = call_kernel(
         kernel.name,
         kernel.text,

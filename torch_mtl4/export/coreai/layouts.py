@@ -171,6 +171,24 @@ def _part(mover: _Mover, node: fx.Node, order: tuple[int, ...]) -> fx.Node | Non
     return mover.insert(node, operator.getitem, split, index)
 
 
+def _squeeze(mover: _Mover, node: fx.Node, order: tuple[int, ...]) -> fx.Node | None:
+    x, dims = node.args
+    dims = [dims] if isinstance(dims, int) else dims
+    if len(dims) != 1 or x.meta["val"].dim() == len(order):
+        return None
+    return _without(mover, x, dims[0], order, lambda b, place: mover.insert(node, aten.squeeze.dims, b, [place]))
+
+
+def _reduction(mover: _Mover, node: fx.Node, order: tuple[int, ...]) -> fx.Node | None:
+    """One that keeps the dimensions that it reduces."""
+    x, dims, keepdim, *rest = (*node.args, *(None, False)[len(node.args) - 1 :])
+    if not keepdim or not dims:
+        return None
+    before = mover.permuted(x, order)
+    dims = [order.index(d % len(order)) for d in dims]
+    return before and mover.insert(node, node.target, before, dims, True, *rest, **node.kwargs)
+
+
 def _unsqueeze(mover: _Mover, node: fx.Node, order: tuple[int, ...]) -> fx.Node | None:
     x, d = node.args
     d %= len(order)
@@ -247,6 +265,9 @@ _RULES = {
     aten.slice.Tensor: _slice,
     aten.cat.default: _cat,
     aten.select.int: _select,
+    aten.squeeze.dim: _squeeze,
+    aten.squeeze.dims: _squeeze,
+    **dict.fromkeys((aten.mean.dim, aten.sum.dim_IntList, aten.amax.default), _reduction),
     operator.getitem: _part,
     aten.unsqueeze.default: _unsqueeze,
     aten.expand.default: _expand,

@@ -1,8 +1,10 @@
-"""torch_mtl4's own ops in the IR of Core AI."""
+"""The ops of this package in the IR of Core AI."""
 
+import functools
 from collections.abc import Callable
 
-from torch_mtl4.export.coreai import attention, mxfp8
+from torch_mtl4.custom.registration import NAMESPACE, kernels
+from torch_mtl4.export.coreai import attention, custom, mxfp8
 from torch_mtl4.export.coreai.context import Emission
 from torch_mtl4.export.coreai.emit import Operand
 from torch_mtl4.export.coreai.lowering import LoweredNode
@@ -10,12 +12,14 @@ from torch_mtl4.ops._errors import expected
 
 LOWERINGS: dict[str, Callable[[LoweredNode], list[Operand]]] = {
     "flash_attention": attention.lower,
+    "mxfp8_dequantize": mxfp8.lower_dequantize,
     "mxfp8_linear": mxfp8.lower_linear,
+    "mxfp8_quantize": mxfp8.lower_quantize,
 }
 
 
 def register(converter, emission: Emission) -> None:
-    """Makes a converter of coreai-torch turn our ops into kernels.
+    """Makes a converter of coreai-torch turn our ops, and those of `torch_mtl4.metal_kernel`, into kernels.
 
     Args:
         converter: a coreai_torch.TorchConverter, before exported programs are added.
@@ -23,6 +27,8 @@ def register(converter, emission: Emission) -> None:
     """
     for op, lower in LOWERINGS.items():
         _register(converter, f"torch_mtl4::{op}.default", lower, emission)
+    for kernel in kernels().values():
+        _register(converter, f"{NAMESPACE}::{kernel.name}.default", functools.partial(custom.lower, kernel), emission)
     converter.register_torch_lowering("aten::view.dtype")(_same_dtype)
 
 

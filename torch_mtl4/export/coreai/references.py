@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_mtl4.formats import BLOCK_SIZE, E4M3, e8m0_values
+from torch_mtl4.formats import BLOCK_SIZE, E4M3, ScalingMode, e8m0_values
+from torch_mtl4.formats.mx import E8M0_BIAS
 
 
 def mxfp8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -20,11 +21,57 @@ def mxfp8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor |
     return out.to(x.dtype)
 
 
+def mxfp8_dequantize(data: Tensor, scale: Tensor, *, dtype: torch.dtype) -> Tensor:
+    """[R, K] of codes [R, K] and scales [R, ceil(K / 32)]."""
+    return _decoded(data, scale).to(dtype)
+
+
+def mxfp8_quantize(x: Tensor, *, scaling: str) -> tuple[Tensor, Tensor]:
+    """data [R, K] and scale [R, ceil(K / 32)] of x [R, K]: codes are numbers of steps that a value has passed."""
+    rows, k = x.shape
+    blocks = -(-k // BLOCK_SIZE)
+    values = torch.nn.functional.pad(x.float(), (0, blocks * BLOCK_SIZE - k)).reshape(rows, blocks, BLOCK_SIZE)
+    largest = values.abs().amax(-1, keepdim=True)
+    finite = largest <= torch.finfo(torch.float32).max
+    scale = torch.where(finite, (largest >= _scale_steps(scaling)).int().sum(-1, keepdim=True), 255)
+    quotients = values * _FACTORS_BELOW[scale]
+    codes = (quotients.abs()[..., None] >= _CODE_STEPS).int().sum(-1)
+    # The quotient of a zero has no sign that a comparison sees.
+    negative = torch.where(values == 0, 1 / values, values) < 0
+    codes = torch.where(finite, codes + negative.int() * E4M3.sign, E4M3.nan)
+    return codes.reshape(rows, blocks * BLOCK_SIZE)[:, :k].to(torch.uint8), scale[..., 0].to(torch.uint8)
+
+
+def _scale_steps(scaling: str) -> Tensor:
+    """For the scale bytes from 1 on, the least largest magnitude of a block that has them: a power of two, times
+    1.75, 1 or 1.9375 of the byte before, or the float after that."""
+    mode = ScalingMode(scaling)
+    powers = torch.exp2(torch.arange(1.0, 255.0, dtype=torch.float64) - E8M0_BIAS + E4M3.max_exponent)
+    if mode == ScalingMode.FLOOR:
+        return powers.float()
+    if mode == ScalingMode.EVEN:
+        return (powers / 2 * (2 - 2.0 ** -(E4M3.mantissa_bits + 1))).float()
+    reached = powers / 2 * (E4M3.max / 2.0**E4M3.max_exponent if mode == ScalingMode.RCEIL else 1)
+    return _after(reached.float())
+
+
+def _code_steps() -> Tensor:
+    """For the codes from 1 to the largest, the least quotient that is rounded to them: ties go to even codes."""
+    values = E4M3.values()[: E4M3.nan]
+    middles = ((values[1:] + values[:-1]) / 2).float()
+    to_even = torch.arange(1, E4M3.nan) % 2 == 0
+    return torch.where(to_even, middles, _after(middles))
+
+
+def _after(x: Tensor) -> Tensor:
+    return torch.nextafter(x, torch.full_like(x, math.inf))
+
+
 def _decoded(data: Tensor, scale: Tensor) -> Tensor:
     """float32 [R, K] of codes [R, K] and scales [R, ceil(K / 32)]."""
     rows, k = data.shape
-    elements = E4M3.values().float()[data.int()]
-    factors = e8m0_values().float()[scale.int()]
+    elements = _ELEMENTS[data.int()]
+    factors = _FACTORS[scale.int()]
     factors = factors[:, :, None].expand(rows, scale.shape[1], BLOCK_SIZE).reshape(rows, scale.shape[1] * BLOCK_SIZE)
     return elements * factors[:, :k]
 
@@ -147,3 +194,9 @@ def _finished(part: _Part, sinks: Tensor | None, dtype: torch.dtype) -> tuple[Te
 def _anchor(top: Tensor) -> Tensor:
     """What exponents are relative to: 0 as long as nothing was seen."""
     return torch.where(top == -math.inf, 0.0, top)
+
+
+_ELEMENTS = E4M3.values().float()
+_FACTORS = e8m0_values().float()
+_FACTORS_BELOW = (1 / e8m0_values()).float()
+_CODE_STEPS = _code_steps()
