@@ -30,4 +30,5 @@ flash_attention_plan = torch.ops.torch_mtl4.flash_attention_plan.default
 mxfp8_quantize_plan = torch.ops.torch_mtl4.mxfp8_quantize_plan.default
 mxfp8_dequantize_plan = torch.ops.torch_mtl4.mxfp8_dequantize_plan.default
 mxfp8_linear_plan = torch.ops.torch_mtl4.mxfp8_linear_plan.default
+run_metal = torch.ops.torch_mtl4.run_metal.default
 mps_status = torch.ops.torch_mtl4.mps_status.default

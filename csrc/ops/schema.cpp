@@ -17,6 +17,10 @@ STABLE_TORCH_LIBRARY(torch_mtl4, m) {
   m.def("mxfp8_dequantize(Tensor data, Tensor scale, ScalarType dtype) -> Tensor");
   m.def("mxfp8_linear(Tensor x, Tensor weight, Tensor weight_scale, Tensor? bias=None) -> Tensor");
 
+  // A kernel of the user's own (torch_mtl4/custom), on MPS tensors only: a text of MSL 4.0 whose kernel takes the
+  // tensors at buffers 0, 1, ... and behind them ints: of each tensor its sizes and then its strides, innermost first.
+  m.def("run_metal(str kernel, str text, Tensor(a!)[] tensors, int[] grid, int[] threadgroup) -> ()");
+
   // What a GPU would run for such a call, as text (csrc/plan/plan.h); caps as parse_device_caps reads them.
   m.def(
       "flash_attention_plan(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, str? causal, int window_left, "

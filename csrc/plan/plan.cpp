@@ -34,7 +34,8 @@ std::string pass(const Pass& p) {
          list(p.arguments,
               [](const Argument& a) { return "[" + std::to_string(a.index) + ", " + quoted(a.name) + "]"; }) +
          ",\n   \"params\": [" + std::to_string(p.params_index) + ", " + quoted(hex(p.params)) + "]" +
-         ",\n   \"groups\": " + sizes(p.groups) + ", \"threads\": " + sizes(p.threads) + "}";
+         (p.grid[0] > 0 ? ",\n   \"grid\": " + sizes(p.grid) : ",\n   \"groups\": " + sizes(p.groups)) +
+         ", \"threads\": " + sizes(p.threads) + "}";
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ struct Pass {
   std::vector<uint8_t> params;
   std::array<int64_t, 3> groups;   // threadgroups per grid
   std::array<int64_t, 3> threads;  // threads per threadgroup
+  std::array<int64_t, 3> grid{};   // threads per grid, in place of groups: those at the far edges may be smaller
 };
 
 // Memory that lives as long as the call.
@@ -47,10 +48,11 @@ struct Scratch {
 
 // Passes run one after the other; each sees what those before it wrote.
 struct KernelPlan {
-  std::string source;  // metal/<source>/<source>.metal
+  std::string source;  // metal/<source>/<source>.metal; with a text, what errors call it
   Language language = Language::metal3_1;
   std::vector<Scratch> scratch;
   std::vector<Pass> passes;
+  std::string text{};  // MSL of the plan itself, in place of a file of metal/
 };
 
 template <typename T>

@@ -16,9 +16,10 @@ struct PipelineKey {
   Language language;
   std::string kernel;
   std::vector<FunctionConstant> constants;
+  std::string text{};  // in place of that of `source`
 };
 
-// "mxfp8_linear/mxfp8_linear_half [causal=1] in Metal 4.0": of the cache, and of errors.
+// "mxfp8_linear/mxfp8_linear_half [causal=1] in Metal 4.0", for errors.
 std::string to_string(const PipelineKey& key);
 
 // The pipeline lives as long as the process. Throws what Metal's compiler says, below the key.

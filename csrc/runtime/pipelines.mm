@@ -33,7 +33,7 @@ Held<id<MTLLibrary>> compile(id<MTLDevice> device, const PipelineKey& key) {
   } else {
     options.get().fastMathEnabled = NO;
   }
-  const std::string text(metal_source(key.source));
+  const std::string text(key.text.empty() ? metal_source(key.source) : key.text);
   NSError* error = nil;
   auto library = Held<id<MTLLibrary>>::owned([device newLibraryWithSource:ns_string(text)
                                                                   options:options.get()
@@ -61,8 +61,9 @@ Held<id<MTLFunction>> specialized(id<MTLLibrary> library, const PipelineKey& key
 
 struct Cache {
   std::mutex mutex;
-  std::map<std::pair<id<MTLDevice>, std::string>, Held<id<MTLLibrary>>> libraries;  // by source and language
-  std::map<std::pair<id<MTLDevice>, std::string>, Held<id<MTLComputePipelineState>>> pipelines;  // by key
+  // By what they are made of, as text.
+  std::map<std::pair<id<MTLDevice>, std::string>, Held<id<MTLLibrary>>> libraries;
+  std::map<std::pair<id<MTLDevice>, std::string>, Held<id<MTLComputePipelineState>>> pipelines;
 };
 
 Cache& cache() {
@@ -83,9 +84,9 @@ std::string to_string(const PipelineKey& key) {
 id<MTLComputePipelineState> pipeline(id<MTLDevice> device, const PipelineKey& key) {
   @autoreleasepool {
     const std::lock_guard<std::mutex> lock(cache().mutex);
-    auto& pipeline = cache().pipelines[{device, to_string(key)}];
+    auto& pipeline = cache().pipelines[{device, to_string(key) + "\n" + key.text}];
     if (pipeline) return pipeline.get();
-    auto& library = cache().libraries[{device, key.source + " " + language_name(key.language)}];
+    auto& library = cache().libraries[{device, key.source + " " + language_name(key.language) + "\n" + key.text}];
     if (!library) library = compile(device, key);
     const auto function = specialized(library.get(), key);
     NSError* error = nil;

@@ -39,7 +39,6 @@ struct EncodedPass {
   id<MTLComputePipelineState> pipeline;
   std::vector<std::pair<NSUInteger, Binding>> buffers;
   const Pass* pass;
-  MTLSize groups, threads;
 };
 
 NSUInteger slot(int index, const std::string& kernel) {
@@ -52,6 +51,8 @@ MTLSize size_of(const std::array<int64_t, 3>& n) {
   return MTLSizeMake(static_cast<NSUInteger>(n[0]), static_cast<NSUInteger>(n[1]), static_cast<NSUInteger>(n[2]));
 }
 
+bool has_grid(const Pass& pass) { return pass.grid[0] > 0; }
+
 // Beyond these a dispatch aborts the process, or covers a part of its grid without a word.
 void check_limits(const Pass& pass, id<MTLComputePipelineState> pipeline) {
   const auto& threads = pass.threads;
@@ -60,8 +61,13 @@ void check_limits(const Pass& pass, id<MTLComputePipelineState> pipeline) {
       std::ranges::min(threads) > 0 && total <= static_cast<int64_t>(pipeline.maxTotalThreadsPerThreadgroup),
       "torch_mtl4: ", pass.kernel, " wants ", total, " threads per threadgroup, this GPU runs it with up to ",
       pipeline.maxTotalThreadsPerThreadgroup);
+  constexpr int64_t kMaxPosition = std::numeric_limits<uint32_t>::max();
   for (size_t axis = 0; axis < 3; ++axis) {
-    constexpr int64_t kMaxPosition = std::numeric_limits<uint32_t>::max();
+    if (has_grid(pass)) {
+      STD_TORCH_CHECK(pass.grid[axis] > 0 && pass.grid[axis] <= kMaxPosition, "torch_mtl4: ", pass.kernel, " wants ",
+                      pass.grid[axis], " threads along axis ", axis, ", a grid has 1 to ", kMaxPosition, " there");
+      continue;
+    }
     STD_TORCH_CHECK(pass.groups[axis] > 0 && pass.groups[axis] <= kMaxPosition / threads[axis],
                     "torch_mtl4: ", pass.kernel, " wants ", pass.groups[axis], " threadgroups of ", threads[axis],
                     " threads along axis ", axis, ", a grid has 1 to ", kMaxPosition, " threads there");
@@ -84,8 +90,8 @@ Binding find(const std::vector<Named>& buffers, const Argument& argument, const 
 
 EncodedPass prepared(const Pass& pass, const KernelPlan& plan, id<MTLDevice> device,
                      const std::vector<Named>& buffers) {
-  const PipelineKey key{plan.source, plan.language, pass.kernel, pass.constants};
-  EncodedPass encoded{pipeline(device, key), {}, &pass, size_of(pass.groups), size_of(pass.threads)};
+  const PipelineKey key{plan.source, plan.language, pass.kernel, pass.constants, plan.text};
+  EncodedPass encoded{pipeline(device, key), {}, &pass};
   check_limits(pass, encoded.pipeline);
   for (const Argument& argument : pass.arguments)
     encoded.buffers.emplace_back(slot(argument.index, pass.kernel), find(buffers, argument, pass.kernel));
@@ -101,7 +107,11 @@ void encode(const EncodedPass& e, id<MTLComputeCommandEncoder> encoder) {
     [encoder setBytes:e.pass->params.data()
                length:e.pass->params.size()
               atIndex:static_cast<NSUInteger>(e.pass->params_index)];
-  [encoder dispatchThreadgroups:e.groups threadsPerThreadgroup:e.threads];
+  const MTLSize threads = size_of(e.pass->threads);
+  if (has_grid(*e.pass))
+    [encoder dispatchThreads:size_of(e.pass->grid) threadsPerThreadgroup:threads];
+  else
+    [encoder dispatchThreadgroups:size_of(e.pass->groups) threadsPerThreadgroup:threads];
 }
 
 }  // namespace

@@ -100,3 +100,37 @@ def resize() -> MetalKernel:
         grid=lambda size: (size[1], size[0]), threadgroup=(16, 2), thread_parameters=POSITION,
         output_shapes=lambda size: [size], output_dtypes=["x"],
     )  # fmt: skip
+
+
+def copy_reference(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@functools.cache
+def copy() -> MetalKernel:
+    """out = x, along one dimension."""
+    return make(["x"], ["out"], "out[i] = x[i];", copy_reference)
+
+
+def scaled_reference(x: Tensor, alpha: float) -> Tensor:
+    return alpha * x
+
+
+@functools.cache
+def scaled() -> MetalKernel:
+    """out = alpha * x, whose gradient is computed by the kernel itself."""
+
+    def backward(grad, x, alpha, out):
+        return scaled()(grad, alpha)
+
+    return make(["x", "alpha"], ["out"], "out[i] = alpha * x[i];", scaled_reference, backward=backward)
+
+
+def counted_reference(x: Tensor, n: int) -> Tensor:
+    return x + n
+
+
+@functools.cache
+def counted() -> MetalKernel:
+    """out = x + n, n in the text."""
+    return make(["x", "n"], ["out"], "out[i] = x[i] + n;", counted_reference)

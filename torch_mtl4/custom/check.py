@@ -104,7 +104,7 @@ def check(
                 runner.undefined(tensors[name])
             result = runner.dispatch(library, specialization, tensors, launch, HANDLE, **options)
             for finding in result.report:
-                key = (finding.kind, finding.location, finding.message)
+                key = (finding.kind, finding.location or finding.message, finding.other_location)
                 if key not in seen:
                     seen.add(key)
                     report.findings.append(finding)

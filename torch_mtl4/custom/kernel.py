@@ -52,6 +52,7 @@ class MetalKernel:
         """Runs the kernel; returns a tensor, a tuple of several, or None where there is no output."""
         values = self.signature.bind(args, keywords)
         if not torch.compiler.is_dynamo_compiling():
+            registration.check_registered(self)
             self.signature.check(values)
         return self.op(*values)
 
@@ -71,7 +72,7 @@ class MetalKernel:
             form: "handle", with tensors as arguments (Core AI, the MSL runner), or "inline", with buffers (MPS).
         """
         values = self._checked(args, keywords)
-        return self.specialize(values, self.launcher.results(values)).text(form)
+        return self.specialize(values).text(form)
 
     def launch(self, *args, **keywords) -> Launch:
         """The grid and the threadgroup of a call, in threads along x, y and z; symbolic for symbolic sizes."""
@@ -97,11 +98,12 @@ class MetalKernel:
         """Frees the name. The kernel cannot be called any more."""
         registration.remove(self)
 
-    def specialize(self, values: Sequence, results: Sequence[Result]) -> Specialization:
-        """The text for the values of all inputs, in their order, and for what they result in.
+    def specialize(self, values: Sequence, results: Sequence[Result] | None = None) -> Specialization:
+        """The text for the values of all inputs, in their order, and for what they result in (None: the launcher says).
 
         Ranks and dtypes of tensors matter, and the values of scalars. Specializations are remembered.
         """
+        results = self.launcher.results(values) if results is None else results
         operands, scalars = [], []
         for i, value in zip(self.signature.inputs, values, strict=True):
             if i.kind == TENSOR:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from torch_mtl4 import _ops
+from torch_mtl4.backends import backend_status
 from torch_mtl4.custom.launch import Launch
-from torch_mtl4.custom.runner import layout_of
 from torch_mtl4.custom.source import INLINE, Specialization
 from torch_mtl4.ops._errors import expected
 
@@ -18,20 +18,23 @@ def run(kernel: Specialization, tensors: Mapping[str, Tensor], launch: Launch) -
 
     Raises:
         NotImplementedError: the system is older than macOS 26.
-        RuntimeError: Metal does not compile the text; the message has its lines, those of the body.
+        RuntimeError: Metal does not compile the text; the message has the lines, those of the body.
     """
-    _check_system(kernel.signature.op)
     operands = [tensors[operand.name] for operand in kernel.operands]
-    _ops.run_metal(kernel.name, kernel.text(INLINE), operands, layout_of(operands), launch.grid, launch.threadgroup)
+    try:
+        _ops.run_metal(kernel.name, kernel.text(INLINE), operands, launch.grid, launch.threadgroup)
+    except RuntimeError as error:
+        if system := _older_system():
+            wanted = f"macOS {_MACOS} or newer, which has MSL 4.0 and its tensors"
+            try:
+                expected(NotImplementedError, kernel.signature.op, wanted, system)
+            except NotImplementedError as clear:
+                raise clear from error
+        raise
 
 
-def _check_system(op: str) -> None:
-    for line in _ops.mps_status().splitlines():
-        name, available, detail = line.split(" ", 2)
-        if name != "mps":
-            continue
-        if available != "yes":
-            expected(NotImplementedError, op, "an MPS backend", detail)
-        macos = next(word for word in detail.split() if word.startswith("macos"))
-        if int(macos.removeprefix("macos").split(".")[0]) < _MACOS:
-            expected(NotImplementedError, op, f"macOS {_MACOS} or newer, which has MSL 4.0 and its tensors", macos)
+def _older_system() -> str:
+    """The system as plans see it, if it is too old."""
+    words = backend_status()["mps"].detail.split()
+    system = next((word for word in words if word.startswith("macos")), "")
+    return system if system and int(system.removeprefix("macos").split(".")[0]) < _MACOS else ""

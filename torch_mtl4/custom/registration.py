@@ -83,6 +83,13 @@ def remove(kernel: "MetalKernel") -> None:
             _libraries.pop(kernel.name)._destroy()
 
 
+def check_registered(kernel: "MetalKernel") -> None:
+    """Raises if the op of a kernel is gone."""
+    owner = _kernels.get(kernel.name)
+    if owner is None or owner.op is not kernel.op:
+        expected(ValueError, kernel.name, "a kernel that has its name", "one that was removed")
+
+
 def _library(kernel: "MetalKernel") -> torch.library.Library:
     library = torch.library.Library(NAMESPACE, "FRAGMENT")
     try:

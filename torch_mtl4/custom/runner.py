@@ -36,7 +36,7 @@ def library(kernel: Specialization, form: str = HANDLE, *, checked: bool, count:
 def _compiled(text: str, op: str, checked: bool, count: bool) -> "msl.Library":
     from torch_mtl4 import msl
 
-    return msl.compile(text, name=f"{op}.generated", tier=TIER, checked=checked, count=count)
+    return msl.compile(text, name=op, tier=TIER, checked=checked, count=count)
 
 
 def undefined(t: Tensor) -> Tensor:

@@ -74,6 +74,7 @@ class Specialization:
         parts = f"{name}_parts"
         return "\n".join(
             (
+                generated,
                 f"{_HEAD}namespace {parts} {{",
                 *self._declarations(),
                 *((f'#line 1 "{self.signature.op}.helpers"', self.helpers, generated) if self.helpers else ()),

@@ -91,8 +91,9 @@ def on_software_metal(caps: str, **options) -> Iterator[Gpu]:
 
 
 def ops() -> list[str]:
-    """The ops that have an MPS implementation."""
-    names = {schema.name for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("torch_mtl4::")}
+    """The ops that have an MPS implementation and results."""
+    schemas = [s for s in torch._C._jit_get_all_schemas() if s.name.startswith("torch_mtl4::")]
+    names = {schema.name for schema in schemas if schema.returns}
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     return sorted(name.split("::")[1] for name in names if has_kernel(name, "MPS"))
 

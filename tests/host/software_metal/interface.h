@@ -19,6 +19,7 @@ struct SoftwareSlot {
 struct SoftwareDispatch {
   uint64_t pipeline;
   uint64_t groups[3], threads[3];
+  uint64_t grid[3];  // threads, in place of groups; zeros: groups say
   SoftwareSlot slots[31];
 };
 

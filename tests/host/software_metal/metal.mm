@@ -255,15 +255,23 @@ STANDS_IN_FOR(MTLFunctionConstantValues)
   slots[index] = {kBytes, bytes[index].data(), length, 0};
 }
 - (void)dispatchThreadgroups:(MTLSize)groups threadsPerThreadgroup:(MTLSize)threads {
+  if (groups.width * groups.height * groups.depth == 0) violation("a dispatch of no threadgroups");
+  [self dispatchGroups:groups orThreads:MTLSizeMake(0, 0, 0) threadsPerThreadgroup:threads];
+}
+- (void)dispatchThreads:(MTLSize)grid threadsPerThreadgroup:(MTLSize)threads {
+  if (grid.width * grid.height * grid.depth == 0) violation("a dispatch of no threads");
+  [self dispatchGroups:MTLSizeMake(0, 0, 0) orThreads:grid threadsPerThreadgroup:threads];
+}
+- (void)dispatchGroups:(MTLSize)groups orThreads:(MTLSize)grid threadsPerThreadgroup:(MTLSize)threads {
   [self check];
   if (!pipeline) violation("a dispatch without a pipeline");
   const uint64_t total = threads.width * threads.height * threads.depth;
   if (total == 0 || total > pipeline->maxThreads)
     violation(std::to_string(total) + " threads per threadgroup of at most " + std::to_string(pipeline->maxThreads));
-  if (groups.width * groups.height * groups.depth == 0) violation("a dispatch of no threadgroups");
   SoftwareDispatch dispatch = {pipeline->identity,
                                {groups.width, groups.height, groups.depth},
                                {threads.width, threads.height, threads.depth},
+                               {grid.width, grid.height, grid.depth},
                                {}};
   std::memcpy(dispatch.slots, slots.data(), sizeof dispatch.slots);
   std::vector<char> error(kErrorSize);

@@ -22,7 +22,7 @@ class Slot(ctypes.Structure):
 
 class Dispatch(ctypes.Structure):
     _fields_ = (("pipeline", ctypes.c_uint64), ("groups", ctypes.c_uint64 * 3), ("threads", ctypes.c_uint64 * 3),
-                ("slots", Slot * 31))  # fmt: skip
+                ("grid", ctypes.c_uint64 * 3), ("slots", Slot * 31))  # fmt: skip
 
 
 class Callbacks(ctypes.Structure):
@@ -127,7 +127,8 @@ class Runner:
         buffers = {index: _argument(slot) for index, slot in enumerate(d.slots) if slot.kind != UNBOUND}
         options = {key: value for key, value in gpu.options.items() if key not in COMPILING}
         options.setdefault("layout", gpu.layout)
-        result = kernel.dispatch(tuple(d.groups), tuple(d.threads), buffers, **options)
+        grid = {"threads": tuple(d.grid)} if any(d.grid) else {"groups": tuple(d.groups)}
+        result = kernel.dispatch(threadgroup=tuple(d.threads), buffers=buffers, **grid, **options)
         gpu.dispatches.append((kernel.name, result))
         if result.report:
             raise AssertionError(f"{kernel.name} on {gpu.architecture}:\n{result.report}")
