@@ -21,8 +21,9 @@ def backend_status() -> dict[str, BackendStatus]:
     Returns:
         By name: "cpu", with the instruction set of its kernels; "mps", with the GPU as plans see it; and where there is
         a GPU, the tiers of kernels that not every one has: "mps.tensor_ops" (matmul2d of macOS 26.2) and
-        "mps.scale_planes" (fp8 operands with scales, of macOS 27). A tier is available if its kernels build on this
-        system and compute a small product correctly.
+        "mps.scale_planes" (fp8 operands with scales, of macOS 27). At first use small problems with known results are
+        run through every kind of kernel. A tier is available if some of its kernels build on this system and pass; what
+        does not is listed as "mps.<kernels>_<type>" with what came out wrong, and is not used.
     """
     status = {"cpu": BackendStatus(True, _native.cpu_isa())}
     if not torch._C._dispatch_has_kernel_for_dispatch_key(_ops.mps_status.name(), "CompositeExplicitAutograd"):

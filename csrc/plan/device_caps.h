@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mtl4 {
 
@@ -13,13 +14,21 @@ struct DeviceCaps {
   int macos_major = 14, macos_minor = 0;
   bool tensor_ops = false;    // pipelines with matmul2d into cooperative tensors build, and pass their self-check
   bool scale_planes = false;  // so do those with fp8 operands that have a plane of scales
+  // Parts that failed their self-check, of whatever tier: a family of kernels, or a way that one of them can take, and
+  // the type that it is for ("mxfp8_tensor_ops_half"). kParts of device_caps.cpp lists them.
+  std::vector<std::string> without = {};
+
+  bool works(std::string_view part, std::string_view type) const;
+  // Throws std::runtime_error for a part that does not.
+  void need(std::string_view op, std::string_view part, std::string_view type) const;
 
   // Matrix units inside the GPU's cores, which only matmul2d reaches. Without them it computes the same, but slower
   // than simdgroup_matrix. Source: MLX, mlx/backend/metal/device.cpp (17 and up; phones from 18 on).
   bool matrix_units() const { return generation >= (size == 'p' ? 18 : 17); }
 };
 
-// The caps of "g17s macos26.2 tensor_ops scale_planes": an architecture, a system, and the words that apply.
+// The caps of "g17s macos26.2 tensor_ops -mxfp8_tensor_ops_half": an architecture, a system, and the words that apply,
+// those of `without` behind a minus.
 // Throws std::invalid_argument.
 DeviceCaps parse_device_caps(std::string_view text);
 std::string to_string(const DeviceCaps& caps);

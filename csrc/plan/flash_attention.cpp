@@ -113,7 +113,8 @@ std::vector<Argument> arguments_of(const FlashAttentionProblem& p, const Buffers
   return arguments;
 }
 
-std::vector<FunctionConstant> constants_of(const FlashAttentionProblem& p, const std::vector<Argument>& arguments) {
+std::vector<FunctionConstant> constants_of(const FlashAttentionProblem& p, const DeviceCaps& caps,
+                                           const std::vector<Argument>& arguments) {
   const auto has = [&](const char* name) {
     return std::any_of(arguments.begin(), arguments.end(), [&](const Argument& a) { return a.name == name; });
   };
@@ -123,18 +124,20 @@ std::vector<FunctionConstant> constants_of(const FlashAttentionProblem& p, const
           {FLASH_ATTENTION_HAS_ALIBI, "has_alibi", true, has("alibi_slopes")},
           {FLASH_ATTENTION_HAS_SOFTCAP, "has_softcap", true, has("query") && p.softcap > 0},
           {FLASH_ATTENTION_SPLITS_KEYS, "splits_keys", true, !has("out")},
-          {FLASH_ATTENTION_GIVES_RESULT, "gives_result", true, has("out")}};
+          {FLASH_ATTENTION_GIVES_RESULT, "gives_result", true, has("out")},
+          {FLASH_ATTENTION_WEIGHTS_IN_MEMORY, "weights_in_memory", true,
+           !caps.works("flash_attention_left_input", type_name(p.dtype))}};
 }
 constexpr int kParamsIndex = 9;
 
-Pass pass_of(std::string kernel, const FlashAttentionProblem& p, const Buffers& buffers,
+Pass pass_of(std::string kernel, const FlashAttentionProblem& p, const DeviceCaps& caps, const Buffers& buffers,
              const FlashAttentionParams& params, std::array<int64_t, 3> groups, int64_t threads) {
   for (const int64_t n : groups)
     expect(n <= kMostGroups, "a grid of at most " + std::to_string(kMostGroups) +
                                  " threadgroups in each dimension, got " + std::to_string(n));
   const std::vector<Argument> arguments = arguments_of(p, buffers);
   return {.kernel = std::move(kernel),
-          .constants = constants_of(p, arguments),
+          .constants = constants_of(p, caps, arguments),
           .arguments = arguments,
           .params_index = kParamsIndex,
           .params = bytes_of(params),
@@ -151,7 +154,12 @@ bool fits_tensor_ops(const FlashAttentionProblem& p) {
 }
 
 KernelPlan plan_prefill(const FlashAttentionProblem& p, const DeviceCaps& caps) {
-  const bool tensor_ops = caps.tensor_ops && caps.matrix_units() && fits_tensor_ops(p);
+  const std::string type = type_name(p.dtype);
+  const bool simdgroup = caps.works("flash_attention_prefill", type);
+  const bool tensor_ops =
+      caps.tensor_ops && (caps.matrix_units() || !simdgroup) && fits_tensor_ops(p) &&
+      (caps.works("flash_attention_left_input", type) || caps.works("flash_attention_weights_in_memory", type));
+  if (!tensor_ops) caps.need("flash_attention", "flash_attention_prefill", type);
   const std::vector<PrefillTile> tiles =
       tensor_ops ? std::vector<PrefillTile>(std::begin(kTensorOpsTiles), std::end(kTensorOpsTiles))
                  : std::vector<PrefillTile>(std::begin(kSimdgroupTiles), std::end(kSimdgroupTiles));
@@ -165,7 +173,7 @@ KernelPlan plan_prefill(const FlashAttentionProblem& p, const DeviceCaps& caps) 
                                  : "flash_attention_prefill_" + type_name(p.dtype) + "_" + std::to_string(tile.head);
   KernelPlan plan{"flash_attention", tensor_ops ? Language::metal4_0 : Language::metal3_1, {}, {}};
   plan.passes.push_back(
-      pass_of(kernel + "_" + std::to_string(tile.value), p,
+      pass_of(kernel + "_" + std::to_string(tile.value), p, caps,
               {"query", "key", "value", "attn_mask", "sinks", "alibi_slopes", "out", "lse"}, params,
               {ceil_div(p.q_len, tensor_ops ? kTensorOpsRows : kSimdgroupRows), p.heads * params.v_chunks, p.batch},
               kPrefillThreads));
@@ -200,10 +208,10 @@ KernelPlan plan_decode(const FlashAttentionProblem& p, const DeviceCaps& caps) {
     plan.scratch.push_back({"partials", p.batch * p.heads * p.q_len * splits * (p.v_head_dim + 2) * 4});
   }
   plan.passes.push_back(
-      pass_of(kernel, p, buffers, params, {splits, row_blocks * p.kv_heads, p.batch}, kDecodeThreads));
+      pass_of(kernel, p, caps, buffers, params, {splits, row_blocks * p.kv_heads, p.batch}, kDecodeThreads));
   if (splits > 1)
-    plan.passes.push_back(pass_of("flash_attention_merge_" + type_name(p.dtype), p, {"sinks", "out", "lse", "partials"},
-                                  params, {p.q_len, p.heads, p.batch}, 32));
+    plan.passes.push_back(pass_of("flash_attention_merge_" + type_name(p.dtype), p, caps,
+                                  {"sinks", "out", "lse", "partials"}, params, {p.q_len, p.heads, p.batch}, 32));
   return plan;
 }
 

@@ -5,7 +5,8 @@
 
 namespace mtl4 {
 
-KernelPlan plan_mxfp8_dequantize(const Mxfp8CodecProblem& p, const DeviceCaps&) {
+KernelPlan plan_mxfp8_dequantize(const Mxfp8CodecProblem& p, const DeviceCaps& caps) {
+  caps.need("mxfp8_dequantize", "mxfp8_dequantize", type_name(p.dtype));
   KernelPlan plan{"mxfp8_dequantize", Language::metal3_1, {}, {}};
   const Pass pass{.kernel = "mxfp8_dequantize_" + type_name(p.dtype),
                   .constants = {},

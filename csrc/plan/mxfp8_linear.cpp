@@ -111,19 +111,23 @@ KernelPlan plan_mxfp8_linear(const Mxfp8LinearProblem& p, bool has_bias, const D
   KernelPlan plan{"mxfp8_linear", Language::metal3_1, {}, {}};
   if (p.m == 0 || p.n == 0) return plan;
   const int64_t rows = p.m <= 32 ? 32 : 64;
+  const std::string type = type_name(p.dtype);
+  const bool simdgroup = caps.works("mxfp8_simdgroup", type);
   // The matrix units know no product of floats, and halves hold none of float's precision: float32 stays on
-  // simdgroup_matrix.
-  const bool matrix_units = caps.tensor_ops && caps.matrix_units() && p.dtype != ScalarType::Float;
+  // simdgroup_matrix. Where that fails, matmul2d serves without them too.
+  const bool matmul2d = caps.tensor_ops && (caps.matrix_units() || !simdgroup) && p.dtype != ScalarType::Float;
   if (p.m <= kGemvRows) {
+    caps.need("mxfp8_linear", "mxfp8_gemv", type);
     add_gemv(linear, caps, plan);
-  } else if (!matrix_units) {
-    linear.add(plan, tiles(linear, "mxfp8_simdgroup", rows), rows, kTileColumns);
-  } else if (caps.scale_planes && fits_scale_planes(p)) {
+  } else if (matmul2d && caps.scale_planes && caps.works("mxfp8_scale_planes", type) && fits_scale_planes(p)) {
     plan.language = Language::metal4_1;
     add_scale_planes(linear, rows, caps, plan);
-  } else {
+  } else if (matmul2d && caps.works("mxfp8_tensor_ops", type)) {
     plan.language = Language::metal4_0;
     linear.add(plan, tiles(linear, "mxfp8_tensor_ops", rows), rows, kTileColumns);
+  } else {
+    caps.need("mxfp8_linear", "mxfp8_simdgroup", type);
+    linear.add(plan, tiles(linear, "mxfp8_simdgroup", rows), rows, kTileColumns);
   }
   return plan;
 }

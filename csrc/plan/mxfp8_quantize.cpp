@@ -21,7 +21,8 @@ int32_t scaling_constant(ScalingMode mode) {
 
 }  // namespace
 
-KernelPlan plan_mxfp8_quantize(const Mxfp8CodecProblem& p, const DeviceCaps&) {
+KernelPlan plan_mxfp8_quantize(const Mxfp8CodecProblem& p, const DeviceCaps& caps) {
+  caps.need("mxfp8_quantize", "mxfp8_quantize", type_name(p.dtype));
   KernelPlan plan{"mxfp8_quantize", Language::metal3_1, {}, {}};
   const Pass pass{.kernel = "mxfp8_quantize_" + type_name(p.dtype),
                   .constants = {{0, "scaling", false, scaling_constant(p.scaling)}},

@@ -4,6 +4,8 @@
 #import <Metal/Metal.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "plan/device_caps.h"
 
@@ -12,7 +14,8 @@ namespace mtl4::runtime {
 struct DeviceFacts {
   std::string name, architecture;
   DeviceCaps caps;
-  std::string no_tensor_ops, no_scale_planes;  // why, where the caps lack them
+  std::string no_tensor_ops, no_scale_planes;                // why, where the caps lack them
+  std::vector<std::pair<std::string, std::string>> without;  // the parts of DeviceCaps::without, and why
 };
 
 // Builds and runs the self-checks at the first call for a device.

@@ -29,6 +29,17 @@ std::string needs_macos(const DeviceCaps& caps, int major, int minor) {
          std::to_string(caps.macos_major) + "." + std::to_string(caps.macos_minor);
 }
 
+// Why no part of a tier can be relied on, or nothing where one can.
+std::string nothing_works(const std::vector<Verdict>& verdicts, Language language) {
+  std::string why;
+  for (const Verdict& verdict : verdicts) {
+    if (verdict.language != language) continue;
+    if (verdict.failed.empty()) return "";
+    if (why.empty()) why = verdict.failed;
+  }
+  return why;
+}
+
 DeviceFacts find_facts(id<MTLDevice> device) {
   @autoreleasepool {
     DeviceFacts facts;
@@ -40,14 +51,24 @@ DeviceFacts find_facts(id<MTLDevice> device) {
     facts.caps.macos_minor = static_cast<int>(system.minorVersion);
 
     facts.no_tensor_ops = needs_macos(facts.caps, 26, 2);
-    if (facts.no_tensor_ops.empty())
-      facts.no_tensor_ops = failed_self_check(device, "self_check_tensor_ops", Language::metal4_0);
+    facts.no_scale_planes = facts.no_tensor_ops.empty() ? needs_macos(facts.caps, 27, 0) : "needs tensor_ops";
+    const Language newest = facts.no_scale_planes.empty() ? Language::metal4_1
+                            : facts.no_tensor_ops.empty() ? Language::metal4_0
+                                                          : Language::metal3_1;
+    const std::vector<Verdict> verdicts = self_check(device, newest);
+    if (facts.no_tensor_ops.empty()) facts.no_tensor_ops = nothing_works(verdicts, Language::metal4_0);
+    if (!facts.no_tensor_ops.empty()) facts.no_scale_planes = "needs tensor_ops";
+    if (facts.no_scale_planes.empty()) facts.no_scale_planes = nothing_works(verdicts, Language::metal4_1);
     facts.caps.tensor_ops = facts.no_tensor_ops.empty();
-
-    facts.no_scale_planes = facts.caps.tensor_ops ? needs_macos(facts.caps, 27, 0) : "needs tensor_ops";
-    if (facts.no_scale_planes.empty())
-      facts.no_scale_planes = failed_self_check(device, "self_check_scale_planes", Language::metal4_1);
     facts.caps.scale_planes = facts.no_scale_planes.empty();
+
+    for (const Verdict& verdict : verdicts) {
+      const bool of_a_tier_that_is_off = (verdict.language == Language::metal4_0 && !facts.caps.tensor_ops) ||
+                                         (verdict.language == Language::metal4_1 && !facts.caps.scale_planes);
+      if (verdict.failed.empty() || of_a_tier_that_is_off) continue;
+      facts.caps.without.push_back(verdict.part);
+      facts.without.emplace_back(verdict.part, verdict.failed);
+    }
     return facts;
   }
 }

@@ -3,6 +3,7 @@
 
 #import <Metal/Metal.h>
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ struct PipelineKey {
 
 // "mxfp8_linear/mxfp8_linear_half [causal=1] in Metal 4.0", for errors.
 std::string to_string(const PipelineKey& key);
+
+// Of a whole source in its language: none of its kernels can be had.
+struct SourceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 // The pipeline lives as long as the process. Throws what Metal's compiler says, below the key.
 id<MTLComputePipelineState> pipeline(id<MTLDevice> device, const PipelineKey& key);

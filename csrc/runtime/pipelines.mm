@@ -38,7 +38,7 @@ Held<id<MTLLibrary>> compile(id<MTLDevice> device, const PipelineKey& key) {
   auto library = Held<id<MTLLibrary>>::owned([device newLibraryWithSource:ns_string(text)
                                                                   options:options.get()
                                                                     error:&error]);
-  STD_TORCH_CHECK(library, "torch_mtl4: Metal cannot compile ", to_string(key), ":\n", text_of(error));
+  if (!library) throw SourceError("torch_mtl4: Metal cannot compile " + to_string(key) + ":\n" + text_of(error));
   return library;
 }
 

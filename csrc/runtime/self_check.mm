@@ -1,101 +1,202 @@
 #include "runtime/self_check.h"
 
-#include <array>
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <cmath>
 #include <exception>
+#include <map>
+#include <sstream>
 
 #include "runtime/held.h"
 #include "runtime/pipelines.h"
+#include "runtime/self_check_cases.h"
 #include "runtime/text.h"
-#include "self_check/params.h"
 
 namespace mtl4::runtime {
 namespace {
 
-using Sizes = SelfCheckSizes;
-constexpr int kBlocks = Sizes::k / Sizes::scale_block;
+using torch::headeronly::ScalarType;
 
-// Small whole numbers, so that every order of summation gives the same float.
-constexpr std::array<uint16_t, 7> kHalves = {0xc200, 0xc000, 0xbc00, 0, 0x3c00, 0x4000, 0x4200};  // -3 to 3
-constexpr std::array<uint8_t, 5> kE4m3 = {0xc0, 0xb8, 0, 0x38, 0x40};                             // -2 to 2
-int left_value(int m, int k) { return (m * 3 + k * 5) % 7 - 3; }
-int right_value(int n, int k) { return (n * 2 + k * 3) % 5 - 2; }
-int scale_exponent(int n, int block) { return (n + block) % 3 - 1; }
-
-struct Inputs {
-  std::array<uint16_t, Sizes::m * Sizes::k> left;
-  std::array<uint16_t, Sizes::n * Sizes::k> right;
-  std::array<uint8_t, Sizes::n * Sizes::k> right_e4m3;
-  std::array<uint8_t, Sizes::n * kBlocks> scale;
-
-  Inputs() {
-    for (int i = 0; i < Sizes::m * Sizes::k; ++i) left[i] = kHalves[left_value(i / Sizes::k, i % Sizes::k) + 3];
-    for (int i = 0; i < Sizes::n * Sizes::k; ++i) {
-      const int value = right_value(i / Sizes::k, i % Sizes::k);
-      right[i] = kHalves[value + 3], right_e4m3[i] = kE4m3[value + 2];
-    }
-    for (int i = 0; i < Sizes::n * kBlocks; ++i)
-      scale[i] = static_cast<uint8_t>(127 + scale_exponent(i / kBlocks, i % kBlocks));
+// Without what the process may have chosen for subnormal numbers, which are a part of what is expected.
+std::vector<SelfCheck> cases(Language newest) {
+  std::fenv_t chosen;
+  std::fegetenv(&chosen);
+  std::fesetenv(FE_DFL_ENV);
+  std::vector<SelfCheck> checks;
+  for (const Language language : {Language::metal3_1, Language::metal4_0, Language::metal4_1}) {
+    if (language > newest) break;
+    add_codec_checks(checks, language);
+    add_linear_checks(checks, language);
+    add_attention_checks(checks, language);
   }
+  std::fesetenv(&chosen);
+  return checks;
+}
+
+// A check on its way: what it runs with, and what was found.
+struct Attempt {
+  const SelfCheck* check;
+  id<MTLComputePipelineState> pipeline = nil;
+  std::vector<Held<id<MTLBuffer>>> buffers = {};
+  std::string failed = {};
 };
 
-float expected(int m, int n, bool scaled) {
-  float sum = 0;
-  for (int k = 0; k < Sizes::k; ++k) {
-    const int exponent = scaled ? scale_exponent(n, k / Sizes::scale_block) : 0;
-    const float scale = exponent < 0 ? 0.5f : static_cast<float>(1 << exponent);
-    sum += static_cast<float>(left_value(m, k) * right_value(n, k)) * scale;
+std::string said_by(const std::exception& error) {
+  const std::string text = error.what();
+  const size_t own = text.find("torch_mtl4:");  // torch puts the place in the source before it
+  return own == std::string::npos ? text : text.substr(own);
+}
+
+// `refused`: languages that Metal does not take the source in, and why. It takes seconds to find out.
+void prepare(id<MTLDevice> device, Attempt& attempt, std::map<Language, std::string>& refused) {
+  const SelfCheck& check = *attempt.check;
+  if (const auto found = refused.find(check.language); found != refused.end()) {
+    attempt.failed = found->second;
+    return;
   }
-  return sum;
+  try {
+    attempt.pipeline = pipeline(device, {"self_check", check.language, check.kernel, check.constants});
+  } catch (const SourceError& error) {
+    attempt.failed = refused[check.language] = error.what();
+    return;
+  } catch (const std::exception& error) {
+    attempt.failed = said_by(error);
+    return;
+  }
+  const auto threads = static_cast<NSUInteger>(check.threads[0] * check.threads[1] * check.threads[2]);
+  if (threads > attempt.pipeline.maxTotalThreadsPerThreadgroup) {
+    attempt.failed = check.kernel + " runs with up to " +
+                     std::to_string(attempt.pipeline.maxTotalThreadsPerThreadgroup) + " threads per threadgroup, not " +
+                     std::to_string(threads);
+    return;
+  }
+  std::vector<Bytes> contents = check.given;
+  for (const Result& result : check.results)
+    contents.emplace_back(result.want.size(), uint8_t{0xff});  // NaN, in floats
+  for (const Bytes& bytes : contents) {
+    attempt.buffers.push_back(Held<id<MTLBuffer>>::owned([device newBufferWithBytes:bytes.data()
+                                                                             length:bytes.size()
+                                                                            options:MTLResourceStorageModeShared]));
+    if (!attempt.buffers.back()) attempt.failed = "there is no memory for a small test";
+  }
 }
 
-template <typename Array>
-Held<id<MTLBuffer>> buffer_with(id<MTLDevice> device, const Array& values) {
-  return Held<id<MTLBuffer>>::owned([device newBufferWithBytes:values.data()
-                                                        length:sizeof values
-                                                       options:MTLResourceStorageModeShared]);
+MTLSize size_of(const std::array<int64_t, 3>& n) {
+  return MTLSizeMake(static_cast<NSUInteger>(n[0]), static_cast<NSUInteger>(n[1]), static_cast<NSUInteger>(n[2]));
 }
 
-std::string run(id<MTLDevice> device, id<MTLComputePipelineState> state, bool scaled) {
-  const Inputs inputs;
-  std::array<float, Sizes::m * Sizes::n> unwritten;
-  unwritten.fill(-1e30f);
-  const auto left = buffer_with(device, inputs.left), scale = buffer_with(device, inputs.scale),
-             right = scaled ? buffer_with(device, inputs.right_e4m3) : buffer_with(device, inputs.right),
-             out = buffer_with(device, unwritten);
+void encode(const Attempt& attempt, id<MTLComputeCommandEncoder> encoder) {
+  [encoder setComputePipelineState:attempt.pipeline];
+  for (size_t i = 0; i < attempt.buffers.size(); ++i) [encoder setBuffer:attempt.buffers[i].get() offset:0 atIndex:i];
+  [encoder dispatchThreadgroups:size_of(attempt.check->groups) threadsPerThreadgroup:size_of(attempt.check->threads)];
+}
+
+// Why the attempts did not get to their end, or nothing.
+std::string run(id<MTLCommandQueue> queue, const std::vector<Attempt*>& attempts) {
+  try {
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    for (const Attempt* attempt : attempts) encode(*attempt, encoder);
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    return commands.error ? "a small test failed: " + text_of(commands.error) : "";
+  } catch (const std::exception& error) {
+    return said_by(error);
+  }
+}
+
+template <typename T>
+double number(const Bytes& bytes, size_t i) {
+  T value;
+  std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+  return static_cast<double>(value);
+}
+
+size_t bytes_of_one(ScalarType type) {
+  return type == ScalarType::Byte ? 1 : type == ScalarType::Half || type == ScalarType::BFloat16 ? 2 : 4;
+}
+
+double number(ScalarType type, const Bytes& bytes, size_t i) {
+  switch (type) {
+    case ScalarType::Byte:
+      return number<uint8_t>(bytes, i);
+    case ScalarType::UInt32:
+      return number<uint32_t>(bytes, i);
+    case ScalarType::Half:
+      return number<torch::headeronly::Half>(bytes, i);
+    case ScalarType::BFloat16:
+      return number<torch::headeronly::BFloat16>(bytes, i);
+    default:
+      return number<float>(bytes, i);
+  }
+}
+
+bool equal(const Result& result, const Bytes& got, size_t i) {
+  const size_t size = bytes_of_one(result.type), at = i * size;
+  if (std::memcmp(got.data() + at, result.want.data() + at, size) == 0) return true;
+  const double want = number(result.type, result.want, i), have = number(result.type, got, i);
+  return (std::isnan(want) && std::isnan(have)) || (!result.bit_for_bit && want == have);
+}
+
+void compare(Attempt& attempt) {
+  size_t wrong = 0, total = 0;
+  std::ostringstream first;
+  for (size_t r = 0; r < attempt.check->results.size(); ++r) {
+    const Result& result = attempt.check->results[r];
+    Bytes got(result.want.size());
+    std::memcpy(got.data(), [attempt.buffers[attempt.check->given.size() + r].get() contents], got.size());
+    const size_t count = got.size() / bytes_of_one(result.type);
+    total += count;
+    for (size_t i = 0; i < count; ++i) {
+      if (equal(result, got, i) || wrong++ > 0) continue;
+      first << ", the first at " << i << " of result " << r << ": expected " << number(result.type, result.want, i)
+            << ", got " << number(result.type, got, i);
+    }
+  }
+  if (wrong > 0)
+    attempt.failed = std::to_string(wrong) + " of " + std::to_string(total) + " elements are wrong" + first.str();
+}
+
+void run_all(id<MTLDevice> device, std::vector<Attempt>& attempts) {
   const auto queue = Held<id<MTLCommandQueue>>::owned([device newCommandQueue]);
-  if (!left || !scale || !right || !out || !queue) return "there is no memory for a small test";
-
-  id<MTLCommandBuffer> commands = [queue.get() commandBuffer];
-  id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
-  [encoder setComputePipelineState:state];
-  [encoder setBuffer:left.get() offset:0 atIndex:0];
-  [encoder setBuffer:right.get() offset:0 atIndex:1];
-  [encoder setBuffer:out.get() offset:0 atIndex:2];
-  if (scaled) [encoder setBuffer:scale.get() offset:0 atIndex:3];
-  const MTLSize one_simdgroup = MTLSizeMake(state.threadExecutionWidth, 1, 1);
-  [encoder dispatchThreadgroups:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:one_simdgroup];
-  [encoder endEncoding];
-  [commands commit];
-  [commands waitUntilCompleted];
-  if (commands.error) return "a small test failed: " + text_of(commands.error);
-
-  const auto* values = static_cast<const float*>([out.get() contents]);
-  int wrong = 0;
-  for (int i = 0; i < Sizes::m * Sizes::n; ++i) wrong += values[i] != expected(i / Sizes::n, i % Sizes::n, scaled);
-  return wrong == 0 ? "" : "a small product has " + std::to_string(wrong) + " wrong elements";
+  std::vector<Attempt*> ready;
+  std::map<Language, std::string> refused;
+  for (Attempt& attempt : attempts) {
+    prepare(device, attempt, refused);
+    if (!queue && attempt.failed.empty()) attempt.failed = "there is no queue for a small test";
+    if (attempt.failed.empty()) ready.push_back(&attempt);
+  }
+  if (ready.empty()) return;
+  // What goes wrong for all of them is one's fault: each is run alone then.
+  if (!run(queue.get(), ready).empty())
+    for (Attempt* attempt : ready) attempt->failed = run(queue.get(), {attempt});
+  for (Attempt* attempt : ready)
+    if (attempt->failed.empty()) compare(*attempt);
 }
 
 }  // namespace
 
-std::string failed_self_check(id<MTLDevice> device, const std::string& kernel, Language language) {
+std::vector<Verdict> self_check(id<MTLDevice> device, Language newest) {
   @autoreleasepool {
-    try {
-      return run(device, pipeline(device, {"self_check", language, kernel, {}}), kernel == "self_check_scale_planes");
-    } catch (const std::exception& error) {
-      const std::string text = error.what();
-      const size_t own = text.find("torch_mtl4:");  // torch puts the place in the source before it
-      return own == std::string::npos ? text : text.substr(own);
+    const std::vector<SelfCheck> checks = cases(newest);
+    std::vector<Attempt> attempts;
+    for (const SelfCheck& check : checks) attempts.push_back({&check});
+    run_all(device, attempts);
+
+    std::vector<Verdict> verdicts;
+    for (const Attempt& attempt : attempts) {
+      const SelfCheck& check = *attempt.check;
+      for (const std::string& part : check.needed_by) {
+        auto of_part = std::ranges::find(verdicts, part, &Verdict::part);
+        if (of_part == verdicts.end()) of_part = verdicts.insert(verdicts.end(), {part, check.language, ""});
+        if (of_part->failed.empty() && !attempt.failed.empty()) of_part->failed = check.what + ": " + attempt.failed;
+      }
     }
+    return verdicts;
   }
 }
 

@@ -1,4 +1,5 @@
-// What torch_mtl4.backend_status() reads: one line for each backend or tier, "<name> <yes or no> <detail>".
+// What torch_mtl4.backend_status() reads: one line for each backend, tier or part of one that failed its self-check,
+// "<name> <yes or no> <detail>".
 #import <Metal/Metal.h>
 #include <torch/csrc/stable/library.h>
 
@@ -22,9 +23,11 @@ std::string mps_status() {
     const auto devices = Held<NSArray<id<MTLDevice>>*>::owned(MTLCopyAllDevices());
     if (devices.get().count == 0) return line("mps", false, "there is no Metal device");
     const DeviceFacts& facts = facts_of([devices.get() objectAtIndex:0]);
-    return line("mps", true, facts.name + " (" + facts.architecture + "): " + to_string(facts.caps)) +
-           line("mps.tensor_ops", facts.caps.tensor_ops, facts.no_tensor_ops) +
-           line("mps.scale_planes", facts.caps.scale_planes, facts.no_scale_planes);
+    std::string lines = line("mps", true, facts.name + " (" + facts.architecture + "): " + to_string(facts.caps)) +
+                        line("mps.tensor_ops", facts.caps.tensor_ops, facts.no_tensor_ops) +
+                        line("mps.scale_planes", facts.caps.scale_planes, facts.no_scale_planes);
+    for (const auto& [part, why] : facts.without) lines += line("mps." + part, false, why);
+    return lines;
   }
 }
 

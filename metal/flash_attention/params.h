@@ -12,6 +12,8 @@
 #define FLASH_ATTENTION_HAS_SOFTCAP 4   // bool
 #define FLASH_ATTENTION_SPLITS_KEYS 5   // bool, decode: gives partial results, which flash_attention_merge merges,
 #define FLASH_ATTENTION_GIVES_RESULT 6  // bool, and the other way round: out and lse
+// bool, tensor_ops: weights go from one product to the next by way of threadgroup memory
+#define FLASH_ATTENTION_WEIGHTS_IN_MEMORY 7
 
 enum FlashAttentionMaskType { kMaskNone = 0, kMaskBool = 1, kMaskFloat = 2, kMaskHalf = 3, kMaskBfloat = 4 };
 

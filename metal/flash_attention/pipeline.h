@@ -10,5 +10,6 @@ constant bool has_alibi [[function_constant(FLASH_ATTENTION_HAS_ALIBI)]];
 constant bool has_softcap [[function_constant(FLASH_ATTENTION_HAS_SOFTCAP)]];
 constant bool splits_keys [[function_constant(FLASH_ATTENTION_SPLITS_KEYS)]];
 constant bool gives_result [[function_constant(FLASH_ATTENTION_GIVES_RESULT)]];
+constant bool weights_in_memory [[function_constant(FLASH_ATTENTION_WEIGHTS_IN_MEMORY)]];
 
 using ParamsRef = constant FlashAttentionParams&;

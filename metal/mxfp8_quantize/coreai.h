@@ -18,7 +18,7 @@ struct CoreAiQuantize {
   static void run(Operand<T, 2> x, Operand<uchar, 2> data, Operand<uchar, 2> scale, threadgroup Memory&,
                   ThreadPlace at) {
     const Mxfp8QuantizeParams params = {WHOLE ? 1 : x.size[0], WHOLE ? x.size[0] * x.size[1] : x.size[1], 0, 0};
-    quantize_four(static_cast<device const T*>(x.data), data.data, scale.data, params, at.group.xy, at.position.xy,
-                  at.threads.xy);
+    quantize_four(static_cast<device const T*>(x.data), data.data, scale.data, params, scaling, at.group.xy,
+                  at.position.xy, at.threads.xy);
   }
 };

@@ -20,7 +20,7 @@ inline uint float_bits(half x) {
 }
 
 // `largest` are the bits of the largest magnitude; the modes differ in where they round its exponent up.
-inline uchar scale_byte(uint largest) {
+inline uchar scale_byte(uint largest, int scaling) {
   constexpr uint kMantissaOf448 = 0x600000, kHalfStepOfE4m3 = 0x80000;
   constexpr int kLargestExponent = 8;  // of e4m3
   if (largest >= kFloatInfinity) return kE8m0Nan;
@@ -54,8 +54,8 @@ inline uchar encode_e4m3(uint bits, uchar scale) {
 
 // A threadgroup is threads.x by threads.y threads over columns and rows; threads.x is a multiple of 8.
 template <typename T>
-void quantize_four(device const T* x, device uchar* data, device uchar* scale, ParamsRef params, uint2 group,
-                   uint2 position, uint2 threads) {
+void quantize_four(device const T* x, device uchar* data, device uchar* scale, ParamsRef params, int scaling,
+                   uint2 group, uint2 position, uint2 threads) {
   const long row = params.first_row + long(group.y) * threads.y + position.y;
   const long column = params.first_column + (long(group.x) * threads.x + position.x) * kQuantizePerThread;
   const long left = row < params.rows ? params.k - column : 0, at = row * params.k + column;
@@ -67,7 +67,7 @@ void quantize_four(device const T* x, device uchar* data, device uchar* scale, P
   }
   for (ushort distance = 1; distance < kMxBlock / kQuantizePerThread; distance *= 2)
     largest = max(largest, simd_shuffle_xor(largest, distance));
-  const uchar byte = scale_byte(largest);
+  const uchar byte = scale_byte(largest, scaling);
 
   for (int i = 0; i < kQuantizePerThread; ++i)
     if (i < left) data[at + i] = byte == kE8m0Nan ? kE4m3Nan : encode_e4m3(bits[i], byte);

@@ -11,7 +11,7 @@ template <typename T>
                                uint2 group [[threadgroup_position_in_grid]],
                                uint2 position [[thread_position_in_threadgroup]],
                                uint2 threads [[threads_per_threadgroup]]) {
-  quantize_four(x, data, scale, params, group, position, threads);
+  quantize_four(x, data, scale, params, scaling, group, position, threads);
 }
 
 template [[host_name("mxfp8_quantize_float")]] [[kernel]] decltype(mxfp8_quantize<float>) mxfp8_quantize<float>;

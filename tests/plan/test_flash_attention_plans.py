@@ -146,7 +146,7 @@ def test_constants_follow_the_arguments():
 
     plain = {
         "has_mask": False, "mask_type": 0, "has_sinks": False, "has_alibi": False, "has_softcap": False,
-        "splits_keys": False, "gives_result": True,
+        "splits_keys": False, "gives_result": True, "weights_in_memory": False,
     }  # fmt: skip
     assert constants() == (plain, ["query", "key", "value", "out", "lse"])
     masks = (torch.bool, torch.float32, torch.float16, torch.bfloat16)

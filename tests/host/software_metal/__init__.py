@@ -17,9 +17,9 @@ import torch
 from torch_mtl4 import _ops
 
 from . import build
-from .runner import Gpu, Runner
+from .runner import COMPILING, Gpu, Runner
 
-TIERS = {"tensor_ops": "self_check_tensor_ops", "scale_planes": "self_check_scale_planes"}
+LANGUAGES = {(): (3, 1), ("tensor_ops",): (4, 0), ("tensor_ops", "scale_planes"): (4, 1)}  # of tiers
 
 
 class SoftwareMetal:
@@ -34,12 +34,19 @@ class SoftwareMetal:
         torch.ops.load_library(str(backend))
 
     def insert(self, gpu: Gpu) -> Gpu:
-        """From now on tensors live on this GPU."""
-        number = len(self.runner.gpus) + 1
+        """From now on tensors live on this GPU. One that was here before keeps what was compiled for it."""
+        number = next((n for n, known in self.runner.gpus.items() if known is gpu), len(self.runner.gpus) + 1)
         self.runner.gpus[number] = gpu
         self._library.software_metal_set_device(
             ctypes.c_uint64(number), f"applegpu_{gpu.architecture}".encode(), *map(ctypes.c_int, gpu.system)
         )
+        return gpu
+
+    def ready(self, gpu: Gpu) -> Gpu:
+        """Inserts it and runs its self-checks, which are none of the dispatches that a caller wants to see."""
+        self.insert(gpu)
+        _ops.mps_status()
+        gpu.dispatches, gpu.compiled = [], 0
         return gpu
 
     def violate(self, case: str) -> str:
@@ -62,11 +69,10 @@ def software_metal() -> SoftwareMetal:
 
 
 def gpu_of(caps: str, **options) -> Gpu:
-    """The GPU of caps as csrc/plan/device_caps.h writes them: it fails the self-checks of what they do not name."""
+    """The GPU of caps as csrc/plan/device_caps.h writes them; it does not take the language of tiers that they lack."""
     architecture, system, *tiers = caps.split()
     major, _, minor = system.removeprefix("macos").partition(".")
-    refused = frozenset(kernel for tier, kernel in TIERS.items() if tier not in tiers)
-    return Gpu(architecture, (int(major), int(minor or 0)), refused, options=options)
+    return Gpu(architecture, (int(major), int(minor or 0)), LANGUAGES[tuple(tiers)], options=options)
 
 
 @contextmanager
@@ -75,9 +81,9 @@ def on_software_metal(caps: str, **options) -> Iterator[Gpu]:
 
     A stand-in for torch_mtl4.msl_backend.emulated, with its options, by way of everything that a Mac would execute.
     """
-    gpu = software_metal().insert(gpu_of(caps, **options))
-    _ops.mps_status()  # runs the self-checks, which are none of the dispatches that the caller wants to see
-    gpu.dispatches.clear()
+    compiling = {key: value for key, value in options.items() if key in COMPILING}
+    gpu = software_metal().ready(_compiled_for(caps, tuple(compiling.items())))
+    gpu.options = options
     overridden = torch.library.Library("torch_mtl4", "IMPL")
     try:
         with warnings.catch_warnings():
@@ -88,6 +94,11 @@ def on_software_metal(caps: str, **options) -> Iterator[Gpu]:
         yield gpu
     finally:
         overridden._destroy()
+
+
+@functools.cache
+def _compiled_for(caps: str, options: tuple) -> Gpu:
+    return gpu_of(caps, **dict(options))
 
 
 def ops() -> list[str]:

@@ -23,6 +23,7 @@ CLANG = next((name for name in ("clang++-19", "clang++") if shutil.which(name)),
 # Of csrc/ops: the contracts. The library for Linux has declared the ops, and has the ops that print plans.
 DECLARATIONS = wheels.cache() / "declarations"
 REGISTRATIONS = ("schema.cpp", "plan_ops.cpp")
+CODEC = ROOT / "csrc/cpu/kernels/mxfp8_codec.cpp"  # the self-check asks it, on the instruction set that is always there
 
 
 def missing() -> str:
@@ -39,7 +40,7 @@ def missing() -> str:
 def build() -> tuple[Path, Path]:
     """(the device, the backend): shared libraries in the user's cache, made anew when a source has changed."""
     backend = [path for folder in ("runtime", "mps", "ops", "plan") for path in _sources(ROOT / "csrc" / folder)]
-    backend = [path for path in backend if path.name not in REGISTRATIONS]
+    backend = [*(path for path in backend if path.name not in REGISTRATIONS), CODEC]
     device = _sources(HERE)
     headers = [path for folder in ("csrc", "metal") for path in sorted((ROOT / folder).rglob("*.h"))]
     texts = [path.read_bytes() for path in (*backend, *device, *headers, *HERE.rglob("*.h"), Path(__file__))]
@@ -72,6 +73,7 @@ def _compile(source: Path, folder: Path) -> Path:
     target = folder / f"{source.parent.name}_{source.name}.o"
     command = [*(["ccache"] if shutil.which("ccache") else []), CLANG, "-std=c++20", "-O1", "-g1", "-fPIC", "-w"]
     command += ["-DTORCH_TARGET_VERSION=0x020d000000000000"] if source.parent != HERE else []
+    command += ["-DMTL4_ISA=baseline", "-DMTL4_ISA_BASELINE=1"] if source == CODEC else []
     command += [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'metal'}", *(f"-isystem{path}" for path in include_paths())]
     if source.suffix == ".mm":
         gnustep = _run(["gnustep-config", "--variable=GNUSTEP_SYSTEM_HEADERS"]).strip()

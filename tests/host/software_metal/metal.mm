@@ -52,19 +52,24 @@ bool ask(NSError** error, const F& call) {
 
 }  // namespace
 
-// An object whose lifetime is counted.
+// Objects of a class are counted while they live; BEGIN and END are what else there is to do for them.
+#define COUNTED(BEGIN, END) \
+  -(instancetype)init {     \
+    self = [super init];    \
+    count(self, 1);         \
+    BEGIN;                  \
+    return self;            \
+  }                         \
+  -(void)dealloc {          \
+    count(self, -1);        \
+    END;                    \
+    [super dealloc];        \
+  }
+
 @interface SoftwareObject : NSObject
 @end
 @implementation SoftwareObject
-- (instancetype)init {
-  self = [super init];
-  count(self, 1);
-  return self;
-}
-- (void)dealloc {
-  count(self, -1);
-  [super dealloc];
-}
+COUNTED(, )
 @end
 
 // Classes that are made by name are stood in for by a subclass of their own, which has room for what they hold.
@@ -103,15 +108,7 @@ STANDS_IN_FOR(MTLArchitecture)
 - (void)setFastMathEnabled:(BOOL)enabled {
   safe = !enabled;
 }
-- (instancetype)init {
-  self = [super init];
-  count(self, 1);
-  return self;
-}
-- (void)dealloc {
-  count(self, -1);
-  [super dealloc];
-}
+COUNTED(, )
 @end
 STANDS_IN_FOR(MTLCompileOptions)
 
@@ -132,17 +129,7 @@ STANDS_IN_FOR(MTLCompileOptions)
   }
   *lines += std::to_string(index) + " " + text + "\n";
 }
-- (instancetype)init {
-  self = [super init];
-  lines = new std::string;
-  count(self, 1);
-  return self;
-}
-- (void)dealloc {
-  count(self, -1);
-  delete lines;
-  [super dealloc];
-}
+COUNTED(lines = new std::string, delete lines)
 @end
 STANDS_IN_FOR(MTLFunctionConstantValues)
 
@@ -382,10 +369,15 @@ void software_metal_set_runner(const SoftwareRunner* given) { runner = *given; }
 
 void software_metal_set_device(uint64_t id, const char* architecture, int macos_major, int macos_minor) {
   @autoreleasepool {
-    current_device = [SoftwareDevice new];  // those before it may still be asked for by buffers
-    current_device->identity = id;
-    current_device->architecture = [SoftwareMTLArchitecture new];
-    current_device->architecture->text = [[NSString alloc] initWithUTF8String:architecture];
+    static auto* const devices = new std::map<uint64_t, SoftwareDevice*>;  // each may be asked for by its buffers
+    SoftwareDevice*& device = (*devices)[id];
+    if (!device) {
+      device = [SoftwareDevice new];
+      device->identity = id;
+      device->architecture = [SoftwareMTLArchitecture new];
+      device->architecture->text = [[NSString alloc] initWithUTF8String:architecture];
+    }
+    current_device = device;
     current_system = {macos_major, macos_minor, 0};
   }
 }

@@ -45,8 +45,10 @@ class Gpu:
 
     Attributes:
         architecture, system: "g17s", (26, 2).
+        language: the newest one that its compiler takes, (4, 1).
         refused: kernels that its compiler does not take, by name.
         edits: what its compiler makes of a text, in place of what stands there.
+        edited: in which languages; None: in all.
         options: of every dispatch, as msl.Kernel.dispatch takes them; "checked" and "count" are of compiling.
         dispatches: (kernel, result) of each so far.
         compiled: how many libraries were compiled.
@@ -54,8 +56,10 @@ class Gpu:
 
     architecture: str
     system: tuple[int, int]
+    language: tuple[int, int] = (4, 1)
     refused: frozenset[str] = frozenset()
     edits: dict[str, str] = field(default_factory=dict)
+    edited: tuple[int, int] | None = None
     options: dict = field(default_factory=dict)
     dispatches: list[tuple[str, msl.DispatchResult]] = field(default_factory=list)
     compiled: int = 0
@@ -92,8 +96,11 @@ class Runner:
         gpu = self.gpus[device]
         if not safe_math:
             raise ValueError("the kernels of this package need safe mathematics, which Metal's default is not")
+        version = language >> 16, language & 0xFFFF
+        if version > gpu.language:
+            raise ValueError("this GPU does not take Metal {}.{}".format(*version))
         text, tier = source.decode("ascii"), gpu.tier(language)
-        for old, new in gpu.edits.items():
+        for old, new in gpu.edits.items() if gpu.edited in (None, version) else ():
             text = text.replace(old, new)
         self._libraries[library] = _Library(gpu, text, tier, _checked(text, tier))
         gpu.compiled += 1
