@@ -20,7 +20,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MetalKernel",
+    "MetalParameter",
     "Mtl4Config",
+    "TorchMetalKernel",
     "backend_status",
     "disable",
     "enable",
@@ -41,7 +43,9 @@ __all__ = [
 # Imported when they are first asked for.
 _LATER = {
     "MetalKernel": "torch_mtl4.custom",
+    "MetalParameter": "torch_mtl4.custom.apple",
     "Mtl4Config": "torch_mtl4.integrations.quantizer",  # which imports transformers
+    "TorchMetalKernel": "torch_mtl4.custom.apple",
     "metal_kernel": "torch_mtl4.custom",
 }
 

@@ -51,7 +51,7 @@ def register(library: torch.library.Library, op: str, signature: Signature, kern
         # As many as were given: defaults that were left out have no place.
         needed = list(ctx.needs_input_grad) + [False] * (len(values) - len(ctx.needs_input_grad))
         if way == BY_REFERENCE:
-            found = _by_reference(kernel(), grads, values, needed)
+            found = by_reference(kernel(), grads, values, needed)
         else:
             found = _by_function(signature, way, grads, values, list(saved), needed)
         return tuple(found[: len(ctx.needs_input_grad)])
@@ -59,7 +59,7 @@ def register(library: torch.library.Library, op: str, signature: Signature, kern
     torch.library.register_autograd(op, backward, setup_context=setup_context, lib=library)
 
 
-def _by_reference(kernel: "MetalKernel", grads: Sequence, values: Sequence, needed: Sequence[bool]) -> list:
+def by_reference(kernel: "MetalKernel", grads: Sequence, values: Sequence, needed: Sequence[bool]) -> list:
     """Differentiates the reference; differentiable itself where the reference is twice."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -122,15 +122,24 @@ def _returned(results: tuple[Tensor, ...]):
 
 
 def _run_on_cpu(kernel: "MetalKernel", values: Sequence) -> tuple[Tensor, ...]:
-    if (_on_cpu.get() or kernel.cpu) == MSL:
+    if how_on_cpu(kernel) == MSL:
         return execute(kernel, values, runner.run)
     signature = kernel.signature
     signature.check(values)
     check_in_place(signature, dict(zip((i.name for i in signature.inputs), values, strict=True)))
     given = as_results(signature, kernel.reference(*values))
     _check_reference(kernel, values, given)
+    return fresh(given, values)
+
+
+def how_on_cpu(kernel: Any) -> str:
+    """What CPU tensors run now, "reference" or "msl"."""
+    return _on_cpu.get() or kernel.cpu
+
+
+def fresh(given: Sequence[Tensor], values: Sequence) -> tuple[Tensor, ...]:
+    """What a reference gave, as an op has to give it: dense, in memory of no input."""
     memory = {v.untyped_storage().data_ptr() for v in values if isinstance(v, Tensor)}
-    # The result of an op is dense, and no input.
     return tuple(
         t.clone(memory_format=torch.contiguous_format)
         if t.untyped_storage().data_ptr() in memory or any(t is g for g in given[:at])

@@ -46,8 +46,8 @@ _KINDS = {Tensor: TENSOR, int: "int", float: "float", bool: "bool", list[int]: S
 _SCHEMA_TYPES = {TENSOR: "Tensor", "int": "int", "float": "float", "bool": "bool", SIZES: "SymInt[]"}
 NO_DEFAULT = inspect.Parameter.empty
 
-_UINTS = ("ushort", "uint", "ushort2", "uint2", "ushort3", "uint3")
-_THREAD_ATTRIBUTES = {
+UINTS = ("ushort", "uint", "ushort2", "uint2", "ushort3", "uint3")
+THREAD_ATTRIBUTES = {
     "thread_position_in_grid": 3, "threads_per_grid": 3, "threadgroup_position_in_grid": 3,
     "threadgroups_per_grid": 3, "thread_position_in_threadgroup": 3, "threads_per_threadgroup": 3,
     "dispatch_threads_per_threadgroup": 3, "thread_index_in_threadgroup": 1, "thread_index_in_simdgroup": 1,
@@ -275,10 +275,10 @@ def _thread_parameters(op: str, given: Mapping[str, str], taken: dict[str, str])
     found = []
     for name in check_names(op, "thread_parameters", given, taken):
         words = given[name].split() if isinstance(given[name], str) else ()
-        if len(words) != 2 or words[0] not in _UINTS or words[1] not in _THREAD_ATTRIBUTES:
-            wanted = f"thread_parameters[{name!r}] as 'uint thread_position_in_grid': one of {', '.join(_UINTS)} and "
-            expected(ValueError, op, wanted + f"one of {', '.join(_THREAD_ATTRIBUTES)}", repr(given[name]))
-        if words[0][-1].isdigit() and _THREAD_ATTRIBUTES[words[1]] == 1:
+        if len(words) != 2 or words[0] not in UINTS or words[1] not in THREAD_ATTRIBUTES:
+            wanted = f"thread_parameters[{name!r}] as 'uint thread_position_in_grid': one of {', '.join(UINTS)} and "
+            expected(ValueError, op, wanted + f"one of {', '.join(THREAD_ATTRIBUTES)}", repr(given[name]))
+        if words[0][-1].isdigit() and THREAD_ATTRIBUTES[words[1]] == 1:
             expected(ValueError, op, f"thread_parameters[{name!r}] a uint or ushort, as {words[1]} is", words[0])
         found.append(ThreadParameter(name, *words))
     return tuple(found)
