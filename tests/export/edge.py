@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+import pytest
 import torch
 from torch import Tensor
+
+pytest.importorskip("coreai_torch", reason="export to Core AI needs coreai-torch: pip install 'torch_mtl4[coreai]'")
 
 from torch_mtl4 import msl
 from torch_mtl4.export.coreai.context import EmittedKernel

@@ -104,6 +104,16 @@ def test_overloads_that_differ_in_address_spaces_only():
     assert run(text, np.zeros(1, np.float32), buffers=[np.float32(10)])[0] == 17
 
 
+def test_functions_of_two_namespaces_are_two():
+    text = """
+    namespace a { inline float first(device const float* p) { return p[0]; } }
+    namespace b { inline float first(device const float* p) { return p[0] + 1; } }
+    kernel void k(device float* o [[buffer(0)]], device const float* x [[buffer(1)]]) {
+        o[0] = 10 * a::first(x) + b::first(x);
+    }"""
+    assert run(text, np.zeros(1, np.float32), buffers=[np.full(1, 3, np.float32)])[0] == 34
+
+
 def test_function_constants():
     text = """
     constant bool flag [[function_constant(0)]];

@@ -90,6 +90,8 @@ class Rewriter:
 
     def _open_scope(self, begin: int, brace: int) -> Scope:
         kind = classify(self.stream, begin, brace)
+        if kind == "namespace":
+            return Scope(kind, self.stream.text(begin, brace))
         if kind != "class":
             return Scope(kind)
         self._class_serial += 1

@@ -10,7 +10,7 @@ CLASS_KEYS = ("struct", "class", "union")
 
 @dataclass
 class Scope:
-    """An open brace: "namespace", "class", "function" or "other", with the name of a class."""
+    """An open brace: "namespace", "class", "function" or "other", with the name of a class or namespace."""
 
     kind: str
     name: str = ""
