@@ -160,3 +160,19 @@ def test_costs_compare():
     assert tiled.per(40 * 24)["  C written"] == 4
     with pytest.raises(ValueError, match=r"Cost.per: expected at least one output, got 0"):
         tiled.per(0)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_bfloats_are_rounded_the_same_in_a_build_that_counts(checked):
+    """A branch, here the checks' own, between a function's bfloat and where it goes."""
+    source = """
+        #include <metal_stdlib>
+        using namespace metal;
+        kernel void rounded(device const float* x, device float* out, uint i [[thread_position_in_grid]]) {
+          threadgroup bfloat tile[8];
+          tile[i] = bfloat(x[i]);
+          out[i] = float(tile[i]);
+        }"""
+    x, out = np.array([-2.5, -1, -3, 0.5, 7, -0.0, -28, 1], np.float32), np.zeros(8, np.float32)
+    msl.compile(source, count=True, checked=checked).kernel("rounded").dispatch(1, 8, [x, msl.Output(out)])
+    np.testing.assert_array_equal(out, x)
