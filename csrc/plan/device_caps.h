@@ -25,6 +25,9 @@ struct DeviceCaps {
   // Matrix units inside the GPU's cores, which only matmul2d reaches. Without them it computes the same, but slower
   // than simdgroup_matrix. Source: MLX, mlx/backend/metal/device.cpp (17 and up; phones from 18 on).
   bool matrix_units() const { return generation >= (size == 'p' ? 18 : 17); }
+
+  // The most that the letter stands for. Source: Apple's specifications of M1 to M5 (2026-11).
+  int cores() const { return size == 'd' ? 80 : size == 's' ? 40 : size == 'p' ? 6 : 10; }
 };
 
 // The caps of "g17s macos26.2 tensor_ops -mxfp8_tensor_ops_half": an architecture, a system, and the words that apply,

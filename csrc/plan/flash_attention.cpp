@@ -47,12 +47,8 @@ constexpr int64_t kDecodeMaxQueries = 8, kDecodeThreads = 256, kMinKeysPerSplit 
 // Positions within a split are 32-bit numbers.
 constexpr int64_t kMaxKeysPerSplit = int64_t{1} << 30;
 
-// Threadgroups that fill the GPU: four of 256 threads for each core. Source of the cores: Apple's specifications of M1
-// to M5 (2026-11), the most that a letter stands for.
-int64_t enough_groups(const DeviceCaps& caps) {
-  const int64_t cores = caps.size == 'd' ? 80 : caps.size == 's' ? 40 : caps.size == 'p' ? 6 : 10;
-  return 4 * cores;
-}
+// Threadgroups that fill the GPU: four of 256 threads for each core.
+int64_t enough_groups(const DeviceCaps& caps) { return 4 * caps.cores(); }
 
 int32_t mask_type(const FlashAttentionProblem& p) {
   if (p.mask_kind == MaskKind::none) return kMaskNone;

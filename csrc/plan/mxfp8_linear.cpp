@@ -53,25 +53,25 @@ bool fits_scale_planes(const Mxfp8LinearProblem& p) {
          p.weight_scale_offset % kBytes == 0 && p.weight_stride * kTileColumns < kMost;
 }
 
-// A GPU's cores, roughly: how many threadgroups it takes to keep it busy.
-int64_t cores(const DeviceCaps& caps) { return caps.size == 'd' ? 80 : caps.size == 's' ? 40 : 10; }
-
 // The pass of a kernel over vectors: `rows` of x, a threadgroup for each `columns` of out.
 struct Gemv {
   Pass pass;
   int64_t columns;
 };
 
+// Each row of the weight has 512 bytes under way at a time. 6 KiB for each core keep the memory busy, if its latency is
+// half a microsecond, which is a guess: what a core gets of the bandwidth is 8 to 15 GB/s by Apple's specifications of
+// M1 to M5 (2026-11). Small threadgroups spread evenly over the cores; two simdgroups as in MLX's qmv (2026-08).
 Gemv gemv(const Linear& linear, const std::string& kernel, int64_t rows, const DeviceCaps& caps) {
-  constexpr int64_t kSimdgroups = 8, kCodesOfASimdgroup = 512, kGroupsPerCore = 4;
-  const int64_t columns = rows > 4 ? 2 : 4;  // of a simdgroup
+  constexpr int64_t kMaxSplit = 8, kMinSimdgroups = 2, kBytesAtOnce = 512, kBytesOfACore = 6 * 1024;
   int64_t split = 1;
-  while (split < kSimdgroups && 2 * split * kCodesOfASimdgroup <= linear.p.k &&
-         ceil_div(linear.p.n, kSimdgroups / split * columns) < kGroupsPerCore * cores(caps))
+  while (split < kMaxSplit && 2 * split * kBytesAtOnce <= linear.p.k &&
+         linear.p.n * split * kBytesAtOnce < caps.cores() * kBytesOfACore)
     split *= 2;
-  Pass pass = linear.pass(kernel, kSimdgroups * 32);
+  const int64_t simdgroups = std::max(split, kMinSimdgroups);
+  Pass pass = linear.pass(kernel, simdgroups * 32);
   pass.constants.push_back({2, "split", false, static_cast<int32_t>(split)});
-  return {pass, kSimdgroups / split * columns};
+  return {pass, simdgroups / split * (rows > 4 ? 2 : 4)};
 }
 
 void add_gemv(const Linear& linear, const DeviceCaps& caps, KernelPlan& plan) {

@@ -134,7 +134,7 @@ struct CoreAiTensorOps {
 template <typename T, typename M, int HEAD, int ROWS>
 struct CoreAiDecode {
   struct Memory {
-    float weighted[8 * HEAD], of_simdgroup[16];
+    float weighted[Decode<T, 8, HEAD, ROWS>::kMergedFloats], of_simdgroup[2 * ROWS * 8];
   };
 
   static void run(Operand<T, 4> query, Operand<T, 4> key, Operand<T, 4> value, Operand<M, 4> mask,

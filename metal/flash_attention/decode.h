@@ -51,6 +51,12 @@ struct Decode {
     kColumns = HEAD / 32,                             // of a lane
     kKeys = HEAD <= 128 ? 4 : HEAD <= 256 ? 2 : 1,  // at a time; as many as leave the registers room
     kPairs = ROWS * kKeys,
+    // Rows that are merged at once, as many as 16 KiB hold, a quarter of what M1's core has (philipturner/
+    // metal-benchmarks); and the simdgroups for each.
+    kFit = 4096 / (SIMDGROUPS * HEAD),
+    kTogether = kFit < 1 ? 1 : kFit < ROWS ? kFit : ROWS,
+    kTeam = SIMDGROUPS / kTogether,
+    kMergedFloats = kTogether * SIMDGROUPS * HEAD,
   };
 
   float query[ROWS * kColumns], weighted[ROWS * kColumns];
@@ -163,41 +169,61 @@ struct Decode {
     for (int key = int(simdgroup) * kKeys; key < int(end - begin); key += SIMDGROUPS * kKeys)
       step(p, key_row, value_row, key, lane);
 
+    merge(buffers, partials, p, batch, kv_head, number, rows, split, of_weighted, of_simdgroup, simdgroup, lane);
+  }
+
+  // Puts the simdgroups' parts of all rows together.
+  void merge(FlashAttentionBuffers<T> buffers, device float* partials, ParamsRef p, long batch, long kv_head,
+             long number, int rows, int split, threadgroup float* of_weighted, threadgroup float* of_simdgroup,
+             uint simdgroup, uint lane) thread {
+    const int own = int(lane) / kKeys;
+    if (own < ROWS && int(lane) % kKeys == 0) {
+      of_simdgroup[own * SIMDGROUPS + simdgroup] = max;
+      of_simdgroup[(ROWS + own) * SIMDGROUPS + simdgroup] = sum;
+    }
 #pragma clang loop unroll(full)
-    for (int r = 0; r < ROWS; ++r) {
+    for (int first_row = 0; first_row < ROWS; first_row += kTogether) {
+      if (first_row >= rows) continue;
+      // The rows before these have been read.
+      if (first_row > 0) metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+#pragma clang loop unroll(full)
+      for (int i = 0; i < kTogether; ++i) {
+        if (first_row + i >= rows) continue;
+        threadgroup float* of_row = of_weighted + (i * SIMDGROUPS + int(simdgroup)) * HEAD + int(lane) * kColumns;
+        for (int c = 0; c < kColumns; ++c) of_row[c] = weighted[(first_row + i) * kColumns + c];
+      }
+      metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+
+      const int mine = int(simdgroup) / kTeam, r = first_row + mine;
       if (r >= rows) continue;
       const Place place = place_of(p, kv_head, number + r);
       finish(head_of(buffers, p, batch, place.head), partials, p, place.query,
-             (batch * p.heads + place.head) * p.q_len + place.query, split, r, of_weighted, of_simdgroup, simdgroup,
-             lane);
+             (batch * p.heads + place.head) * p.q_len + place.query, split, of_weighted + mine * SIMDGROUPS * HEAD,
+             of_simdgroup + r * SIMDGROUPS, int(simdgroup) % kTeam, lane);
     }
   }
 
-  // Puts the simdgroups' parts of row r together, which is row `number` of lse.
-  void finish(Head<T> h, device float* partials, ParamsRef p, long position, long number, int split, int r,
-              threadgroup float* of_weighted, threadgroup float* of_simdgroup, uint simdgroup, uint lane) thread {
-    // The row before this one has been read.
-    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    for (int c = 0; c < kColumns; ++c)
-      of_weighted[simdgroup * HEAD + lane * kColumns + c] = weighted[r * kColumns + c];
-    if (int(lane) == r * kKeys) of_simdgroup[simdgroup] = max, of_simdgroup[SIMDGROUPS + simdgroup] = sum;
-    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+  // Ends one row, which is row `number` of lse; a simdgroup does every kTeam-th 32 columns from `part` on.
+  void finish(Head<T> h, device float* partials, ParamsRef p, long position, long number, int split,
+              threadgroup const float* of_weighted, threadgroup const float* of_simdgroup, int part,
+              uint lane) thread {
+    // A lane works out what one simdgroup's part is worth.
+    const int of = int(lane) % SIMDGROUPS;
+    const float its_max = of_simdgroup[of], its_sum = of_simdgroup[ROWS * SIMDGROUPS + of];
+    const float top = metal::simd_max(its_max), worth = softmax_decay(its_max, top);
+    const float total = metal::simd_sum(int(lane) < SIMDGROUPS ? its_sum * worth : 0.0f);
+    float share[SIMDGROUPS];
+    for (int s = 0; s < SIMDGROUPS; ++s) share[s] = metal::simd_shuffle(worth, ushort(s));
 
-    float top = -INFINITY, total = 0, share[SIMDGROUPS];
-    for (int s = 0; s < SIMDGROUPS; ++s) top = metal::max(top, of_simdgroup[s]);
-    for (int s = 0; s < SIMDGROUPS; ++s) {
-      share[s] = softmax_decay(of_simdgroup[s], top);
-      total += of_simdgroup[SIMDGROUPS + s] * share[s];
-    }
     const SoftmaxEnd end = softmax_end(top, total, h.sink);
     device float* partial = partials + partial_at(p, number, split);
-    for (int d = int(simdgroup * 32 + lane); d < p.v_head_dim; d += kThreads) {
+    for (int d = part * 32 + int(lane); d < p.v_head_dim; d += kTeam * 32) {
       float whole = 0;
       for (int s = 0; s < SIMDGROUPS; ++s) whole += of_weighted[s * HEAD + d] * share[s];
       if (splits_keys) partial[d] = whole;
       else h.out[position * p.out_stride[2] + d] = T(softmax_output(whole, end.factor));
     }
-    if (simdgroup != 0 || lane != 0) return;
+    if (part != 0 || lane != 0) return;
     if (splits_keys) partial[p.v_head_dim] = top, partial[p.v_head_dim + 1] = total;
     else h.lse[position] = end.lse;
   }

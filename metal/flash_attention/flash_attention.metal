@@ -74,9 +74,10 @@ template <typename T, int SIMDGROUPS, int HEAD, int ROWS>
     device float* partials [[buffer(8), function_constant(splits_keys)]],
     constant FlashAttentionParams& params [[buffer(9)]], uint3 group [[threadgroup_position_in_grid]],
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float weighted[SIMDGROUPS * HEAD], of_simdgroup[2 * SIMDGROUPS];
+  using Decoding = Decode<T, SIMDGROUPS, HEAD, ROWS>;
+  threadgroup float weighted[Decoding::kMergedFloats], of_simdgroup[2 * ROWS * SIMDGROUPS];
   const FlashAttentionBuffers<T> buffers{query, key, value, mask, sinks, alibi_slopes, out, lse};
-  Decode<T, SIMDGROUPS, HEAD, ROWS> decode;
+  Decoding decode;
   decode.run(buffers, partials, params, group.z, group.y % params.kv_heads, long(group.y / params.kv_heads) * ROWS,
              int(group.x), weighted, of_simdgroup, simdgroup, lane);
 }

@@ -25,7 +25,7 @@ inline Mxfp8LinearParams params_of(Operand<T, 2> x, Operand<uchar, 2> weight, Op
 template <typename T, int ROWS>
 struct CoreAiGemv {
   struct Memory {
-    float sums[gemv_sums<ROWS>()];
+    float sums[kGemvMostSimdgroups * gemv_sums<ROWS>()];
   };
 
   static void run(Operand<T, 2> x, Operand<uchar, 2> weight, Operand<uchar, 2> scale, Operand<T, 1> bias,

@@ -1,12 +1,15 @@
 // A few rows of x: every weight byte is read once, and the time is the memory's.
 //
-// A simdgroup takes kColumns rows of the weight, a lane 16 codes of each at a time. `split` simdgroups divide k among
-// themselves, where there are too few rows of the weight to keep a large GPU busy.
+// A simdgroup owns kColumns rows of the weight, a lane takes 16 codes of each at a time. Where there are too few rows of
+// the weight to keep the memory busy, `split` simdgroups of a threadgroup divide k among themselves.
 #pragma once
 
 #include "mxfp8_linear/words.h"
 
-constant constexpr int kGemvSimdgroups = 8;
+constant constexpr int kGemvMostSimdgroups = 8;
+
+// Of a threadgroup.
+inline int gemv_simdgroups() { return split > 1 ? split : 2; }
 
 // Rows of the weight for each simdgroup, for M rows of x: what the registers hold.
 template <int M>
@@ -16,17 +19,16 @@ constexpr int gemv_columns() {
 
 template <int M>
 constexpr int gemv_sums() {
-  return kGemvSimdgroups * M * gemv_columns<M>();
+  return M * gemv_columns<M>();
 }
 
-// Rows first_row .. first_row + M of out, as far as they exist. `sums` holds gemv_sums<M>() floats.
+// Rows first_row .. first_row + M of out, as far as they exist. `sums` holds gemv_sums<M>() floats a simdgroup.
 template <int M, typename T>
 void gemv(device const T* x, device const uchar* weight, device const uchar* scale, device const T* bias, device T* out,
           ParamsRef p, long first_row, threadgroup float* sums, uint group, uint simdgroup, uint lane) {
-  constexpr int kColumns = gemv_columns<M>();
+  constexpr int kColumns = gemv_columns<M>(), kSums = gemv_sums<M>();
   const int team = int(simdgroup) / split, part = int(simdgroup) % split;
-  const long first_of_group = p.first_column + long(group) * (kGemvSimdgroups / split * kColumns);
-  const long first = first_of_group + team * kColumns;
+  const long first = p.first_column + (long(group) * (gemv_simdgroups() / split) + team) * kColumns;
 
   float total[M][kColumns] = {};
   for (long k = (part * 32 + long(lane)) * kCodesAtOnce; k < p.k; k += split * 32 * kCodesAtOnce) {
@@ -61,20 +63,21 @@ void gemv(device const T* x, device const uchar* weight, device const uchar* sca
       for (int c = 0; c < kColumns; ++c) total[m][c] += sum[m][c] * rest[c];
   }
 
+  // Each of the first lanes keeps one sum.
+  float mine = 0;
 #pragma clang loop unroll(full)
   for (int m = 0; m < M; ++m)
 #pragma clang loop unroll(full)
     for (int c = 0; c < kColumns; ++c) {
       const float sum = simd_sum(total[m][c]);
-      if (lane == 0) sums[(simdgroup * M + m) * kColumns + c] = sum;
+      if (int(lane) == m * kColumns + c) mine = sum;
     }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-
-  const int columns = kGemvSimdgroups / split * kColumns, thread_index = int(simdgroup * 32 + lane);
-  if (thread_index >= columns * M) return;
-  const int column = thread_index % columns, m = thread_index / columns;
-  float sum = 0;
-  for (int i = 0; i < split; ++i)
-    sum += sums[((column / kColumns * split + i) * M + m) * kColumns + column % kColumns];
-  store_with_bias(out, bias, p, first_row + m, first_of_group + column, sum);
+  const bool has_sum = int(lane) < kSums;
+  if (split > 1) {
+    if (has_sum) sums[int(simdgroup) * kSums + int(lane)] = mine;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (part != 0) return;
+    for (int i = 1; has_sum && i < split; ++i) mine += sums[(int(simdgroup) + i) * kSums + int(lane)];
+  }
+  if (has_sum) store_with_bias(out, bias, p, first_row + int(lane) / kColumns, first + int(lane) % kColumns, mine);
 }

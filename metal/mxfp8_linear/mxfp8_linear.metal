@@ -21,7 +21,7 @@ template <int M, typename T>
                            uint group [[threadgroup_position_in_grid]],
                            uint simdgroup [[simdgroup_index_in_threadgroup]],
                            uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float sums[gemv_sums<M>()];
+  threadgroup float sums[kGemvMostSimdgroups * gemv_sums<M>()];
   gemv<M>(x, weight, scale, bias, out, params, params.first_row, sums, group, simdgroup, lane);
 }
 
@@ -116,7 +116,7 @@ template <int kRows>
                                        uint group [[threadgroup_position_in_grid]],
                                        uint simdgroup [[simdgroup_index_in_threadgroup]],
                                        uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float sums[gemv_sums<1>()];
+  threadgroup float sums[kGemvMostSimdgroups * gemv_sums<1>()];
   wide_rows(x, weight, scale, bias, out, wide, params, sums, group, simdgroup, lane);
 }
 

@@ -59,7 +59,8 @@ inline void wide_rows(device const bfloat* x, device const uchar* weight, device
     uint marked = simd_or(m + lane < p.m && wide[m + lane] != 0 ? 1u << lane : 0u);
     while (marked != 0) {
       gemv<1>(x, weight, scale, bias, out, p, m + long(ctz(marked)), sums, group, simdgroup, lane);
-      threadgroup_barrier(mem_flags::mem_threadgroup);
+      // The sums of this row have been read.
+      if (split > 1) threadgroup_barrier(mem_flags::mem_threadgroup);
       marked &= marked - 1;
     }
   }

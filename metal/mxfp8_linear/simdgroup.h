@@ -71,7 +71,8 @@ void matmul_simdgroup(device const T* x, device const uchar* weight, device cons
 #pragma clang loop unroll(full)
     for (int j = 0; j < kAcross; ++j) sums[i][j] = make_filled_simdgroup_matrix<float, 8>(0.0f);
   for (long k = 0; k < p.k; k += kMxBlock) {
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    // The tiles before these have been read.
+    if (k > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
     load_x_tile<kRows, Tiles::kXStride>(tiles.x, x, p, m0, k, thread_index);
     load_weight_tile<Tiles::kWStride>(tiles.weight, tiles.scales, weight, scale, p, n0, k, thread_index);
     threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -59,6 +59,29 @@ def test_decoding_exchanges_less_than_one_sum_for_each_row_and_key():
     assert 2 < sum(cost.simdgroup_operations.values()) / (8 * 256) < 2.6
 
 
+@pytest.mark.parametrize(
+    ("head_dim", "heads", "rows", "team", "barriers"),
+    [
+        (64, 1, 1, 8, 1),
+        (64, 4, 4, 2, 1),
+        (64, 7, 8, 1, 1),
+        (128, 4, 4, 2, 1),
+        (128, 5, 8, 2, 3),
+        (256, 1, 1, 8, 1),
+        (256, 4, 4, 4, 3),
+        (576, 2, 2, 8, 3),
+    ],
+)
+def test_simdgroups_of_decoding_meet_once_for_the_rows_that_16_kib_hold(head_dim, heads, rows, team, barriers):
+    """Eight simdgroups write their parts of those rows, and each row is merged by a team of them."""
+    first, merge = costs(CAPS["simdgroup"], 1, 300, heads=heads, head_dim=head_dim)  # two splits
+    assert first.threadgroup_barriers == 2 * barriers and merge.threadgroup_barriers == 0
+    parts, max_and_sum = 2 * 8 * heads * head_dim * 4, 8
+    assert first.threadgroup_written == parts + 2 * 8 * rows * max_and_sum
+    assert first.threadgroup_read == parts + 2 * heads * team * 32 * max_and_sum
+    assert first.threadgroup_memory == 8 * 4 * (8 // team * head_dim + 2 * rows)
+
+
 def test_a_threadgroup_of_many_queries_reads_each_key_once():
     (cost,) = costs(CAPS["simdgroup"], 70, 100, heads=2)
     for name in ("key", "value"):

@@ -28,11 +28,12 @@ CASES = {
     "prefill with a mask": (SIMDGROUP[0], lambda: harness.inputs(40, 70, 24, heads=1), {"attn_mask": mask()}),
     "prefill in parts": (SIMDGROUP[0], lambda: harness.inputs(9, 20, 130, v_head_dim=16, heads=1), {}),
     "decode": (SIMDGROUP[0], lambda: harness.inputs(2, 300, 24, heads=4, kv_heads=2), {"causal": "lower_right"}),
+    "decode in parts": (SIMDGROUP[0], lambda: harness.inputs(1, 40, 130, heads=3, kv_heads=1), {}),
     "tensor ops": (TENSOR_OPS[0], lambda: harness.inputs(20, 70, 24, v_head_dim=40, heads=1), {"window": (50, 3)}),
 }
 # The barriers of the text in their order, with a case that notices each; None: known to order nothing here, and why.
 BARRIERS = {
-    "3.1": ["decode", "decode", "prefill with a mask", "prefill in parts", "prefill"],
+    "3.1": ["decode in parts", "decode", "prefill with a mask", "prefill in parts", "prefill"],
     "4.0": [None, None],  # in each layout that is played a lane loads the weights that it has stored itself
 }
 
@@ -104,6 +105,11 @@ def test_idle_barriers_are_idle(number, monkeypatch):
         ("decode", "values[i] : values[i + half];", "values[i + half] : values[i];"),
         ("decode", "const int own = int(lane) % kPairs / kKeys;", "const int own = int(lane) % ROWS;"),
         ("decode", "group.y / params.kv_heads) * ROWS", "group.y / params.kv_heads) * ROWS + 1"),
+        ("decode", "of_weighted + mine * SIMDGROUPS * HEAD", "of_weighted"),
+        ("decode", "of_simdgroup[(ROWS + own)", "of_simdgroup[(ROWS - own)"),
+        ("decode", "int(simdgroup) % kTeam, lane", "0, lane"),
+        ("decode in parts", "of_simdgroup + r * SIMDGROUPS", "of_simdgroup + mine * SIMDGROUPS"),
+        ("decode in parts", "weighted[(first_row + i) * kColumns + c]", "weighted[i * kColumns + c]"),
         ("tensor ops", "const int row = index[1], column = index[0];", "const int row = index[0], column = index[1];"),
         ("tensor ops", "(p, first_row, key, next)", "(p, first_row, key, key)"),
         ("tensor ops", "out.scale(decay);", ""),

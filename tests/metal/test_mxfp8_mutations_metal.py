@@ -31,8 +31,8 @@ def scale_planes():
 
 
 def wide_rows():
-    weight, scale, values = exact_layer(70, 128)
-    x = exact_x(9, 128, torch.bfloat16)
+    weight, scale, values = exact_layer(70, 1024)  # long enough for simdgroups to divide it
+    x = exact_x(9, 1024, torch.bfloat16)
     x[4] *= 2.0**20
     x[2], x[7] = 0, 0
     x[2, 5:7] = x[7, 8:10] = torch.tensor([2.0**90, 1.0])
@@ -50,7 +50,9 @@ INDICES = {
     "a row of the weight too far": (gemv, "weight + n * p.weight_stride + k", "weight + (n + 1) * p.weight_stride + k"),
     "the next block's scale": (gemv, "n * p.scale_stride + k / kMxBlock", "n * p.scale_stride + (k + 16) / kMxBlock"),
     "the end of k": (gemv, "if (i < left) words", "if (i <= left) words"),
-    "another simdgroup's part": (gemv, "/ kColumns * split + i) * M", "/ kColumns * split + 0) * M"),
+    "another simdgroup's part": (gemv, "sums[(int(simdgroup) + i)", "sums[(int(simdgroup) + 0)"),
+    "the sum of another row of x": (gemv, "first_row + int(lane) / kColumns", "first_row + int(lane) % M"),
+    "every second row of the weight": (gemv, "first + int(lane) % kColumns", "first + int(lane) % 2"),
     "out without its edge": (simdgroup, "if (m >= p.m || n >= p.n) return;", "if (m > p.m || n >= p.n) return;"),
     "x and weight alike": (simdgroup, "place.column[1] * Tiles::kWStride", "place.row[0] * Tiles::kWStride"),
     "x beyond k": (tensor_ops, "i < left ? x[", "i <= left ? x["),

@@ -60,8 +60,8 @@ def test_the_plans_in_full():
     weight, scale = dense(300, 1024)
     assert plan(3, 300, 1024, BFLOAT, "g13g macos14", weight, scale) == [
         "mxfp8_linear 3.1",
-        "mxfp8_gemv_4_bfloat{has_bias=true, aligned=true, split=2}(x, weight, weight_scale, bias, out) "
-        "19x1x1 groups of 256x1x1, [3, 300, 1024, 1024, 32, 1, 0, 0]",
+        "mxfp8_gemv_4_bfloat{has_bias=true, aligned=true, split=1}(x, weight, weight_scale, bias, out) "
+        "38x1x1 groups of 64x1x1, [3, 300, 1024, 1024, 32, 1, 0, 0]",
     ]
     assert plan(100, 300, 1024, FLOAT, M5, weight, scale, bias=False) == [
         "mxfp8_linear 3.1",
@@ -83,7 +83,7 @@ def test_the_plans_in_full():
         "(narrowed, weight, weight_scale, out, factor, wide) "
         "5x1x1 groups of 128x1x1, [20, 300, 1024, 1024, 32, 0, 0, 0]",
         "mxfp8_wide_rows_bfloat{has_bias=false, aligned=true, split=2}(x, weight, weight_scale, out, wide) "
-        "19x1x1 groups of 256x1x1, [20, 300, 1024, 1024, 32, 0, 0, 0]",
+        "75x1x1 groups of 64x1x1, [20, 300, 1024, 1024, 32, 0, 0, 0]",
     ]
 
 
@@ -125,19 +125,24 @@ def test_nothing_runs_for_nothing(caps):
 
 
 @pytest.mark.parametrize(
-    ("caps", "n", "k", "split"),
+    ("caps", "n", "k", "split", "groups", "threads"),
     [
-        ("g13g macos14", 4096, 4096, 1),
-        ("g13g macos14", 640, 4096, 2),
-        ("g13g macos14", 64, 4096, 8),
-        ("g13g macos14", 64, 1024, 2),
-        ("g13g macos14", 64, 1023, 1),
-        ("g16s macos15", 4096, 4096, 2),
-        ("g15d macos15", 4096, 4096, 4),
+        ("g13g macos14", 4096, 4096, 1, 512, 64),
+        ("g13g macos14", 120, 4096, 1, 15, 64),  # 60 KiB under way, 6 for each of 10 cores
+        ("g13g macos14", 119, 4096, 2, 30, 64),
+        ("g13g macos14", 59, 4096, 4, 15, 128),
+        ("g13g macos14", 14, 4096, 8, 4, 256),
+        ("g13g macos14", 14, 1024, 2, 4, 64),
+        ("g13g macos14", 14, 1023, 1, 2, 64),
+        ("g16s macos15", 480, 4096, 1, 60, 64),
+        ("g16s macos15", 479, 4096, 2, 120, 64),
+        ("g15d macos15", 4096, 4096, 1, 512, 64),
+        ("g15d macos15", 512, 4096, 2, 128, 64),
     ],
 )
-def test_small_weights_divide_k_among_simdgroups(caps, n, k, split):
-    assert f"split={split}" in plan(1, n, k, caps=caps)[1]
+def test_few_rows_of_the_weight_divide_k_among_simdgroups(caps, n, k, split, groups, threads):
+    line = plan(1, n, k, caps=caps)[1]
+    assert f"split={split}}}" in line and f") {groups}x1x1 groups of {threads}x1x1" in line
 
 
 def test_large_grids_are_divided():

@@ -20,7 +20,7 @@ _LINEAR_ENTRIES = {
     "mxfp8_scale_planes": "CoreAiScalePlanes",
 }
 _MOST_ROWS = 4096  # more of them do not change the plan
-_TILE_COLUMNS, _GEMV_SIMDGROUPS = 64, 8
+_TILE_COLUMNS = 64
 _BLOCK = 32
 _QUANTIZED_AT_ONCE, _DEQUANTIZED_AT_ONCE = 4, 8  # by a thread
 
@@ -50,7 +50,7 @@ def linear_kernel(dtype: torch.dtype, m: int, n: int, k: int, has_bias: bool, ca
     constants = {"has_bias": False, "aligned": False, "split": 1} | {name: v for _, name, v in step["constants"]}
     columns = _TILE_COLUMNS
     if family == "mxfp8_gemv":
-        columns = _GEMV_SIMDGROUPS // constants["split"] * (2 if rows > 4 else 4)
+        columns = threads // 32 // constants["split"] * (2 if rows > 4 else 4)
 
     slots = [Slot("x", dtype, 2), Slot("weight", torch.uint8, 2), Slot("scale", torch.uint8, 2), Slot("bias", dtype, 1)]
     given, out = [True, True, True, has_bias], Slot("out", dtype, 2)
