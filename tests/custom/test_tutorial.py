@@ -1,4 +1,4 @@
-"""docs/custom_kernel.md: its Python runs as written and prints what it shows; its table of rules is that of the linter."""
+"""docs/custom_kernel.md: its Python runs as written and prints what it shows; its table is that of the linter."""
 
 import contextlib
 import io

@@ -41,7 +41,7 @@ RULES = {
     "symbolic-scalar": (ERROR, "a size that is not known as a scalar: it arrives as a tensor of one element"),
     "scalar-value": (ERROR, "a number that MSL has no literal for"),
     "many-texts": (WARNING, "many values of a scalar: each makes another kernel"),
-    "transposed-operand": (WARNING, "an operand comes out of a transpose, at which early systems were reported to stop"),
+    "transposed-operand": (WARNING, "an operand comes out of a transpose, where early systems were reported to stop"),
     "unbacked-size": (WARNING, "a size that depends on values: nothing checks what the kernel does with it"),
     "fixed-grid": (WARNING, "sizes of an operand vary, those of grid and results do not"),
     "grid-size": (ERROR, "a grid or threadgroup of no, negative or too many threads"),
