@@ -1,5 +1,7 @@
 """Calls on CPU tensors, by the reference and by the text: layouts, dtypes, results, in place, gradients, tracing."""
 
+import threading
+
 import pytest
 import torch
 from torch import Tensor
@@ -182,3 +184,39 @@ def test_names_belong_to_one_kernel():
     third.remove()
     assert "plus_one" not in kernels()
     assert torch_mtl4.MetalKernel is type(third)
+
+
+@WAYS
+def test_many_threads_call_at_once(way):
+    kernel = examples.make(["x", "n"], ["out"], "out[i] = x[i] + n;", examples.counted_reference, cpu=way)
+    failures = []
+
+    def work(n):
+        try:
+            for length in (3, 40, 65):
+                x = testing.randn(length, seed=n)
+                testing.assert_equal(kernel(x, n % 3), x + n % 3)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_way_belongs_to_its_thread():
+    seen = []
+
+    def three(x: Tensor) -> Tensor:
+        return torch.full_like(x, 3)
+
+    kernel = examples.make(["x"], ["out"], "out[i] = 4;", three)
+    with on_cpu("msl"):
+        thread = threading.Thread(target=lambda: seen.append(kernel(torch.zeros(1)).item()))
+        thread.start()
+        thread.join()
+        seen.append(kernel(torch.zeros(1)).item())
+    assert seen == [3, 4]

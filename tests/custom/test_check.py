@@ -192,3 +192,57 @@ def test_both_forms_of_the_text_compute_the_same(form, layout):
     result = runner.dispatch(library, text, {"x": x, "out": out}, example.launch(x), form)
     assert not result.report, result.report
     testing.assert_equal(out, x.mT.contiguous())
+
+
+def test_what_apples_compiler_would_refuse_is_found():
+    report = kernel("const double wide = x[i];\nout[i] = wide;").check(torch.ones(4))
+    assert "MSL has no double" in str(report) and not report
+
+
+def test_inputs_without_values_are_refused():
+    for call in (examples.copy().check, examples.copy().cost):
+        with pytest.raises(ValueError, match="expected x with values, to be checked, got a tensor without memory"):
+            call(torch.ones(4, device="meta"))
+
+
+GEMM = """
+constexpr auto descriptor = matmul2d_descriptor(16, 32, dynamic_length_v<int>, false, true);
+matmul2d<descriptor, execution_simdgroups<1>> product;
+auto a_tile = a.slice(0, group.y * 16), b_tile = b.slice(0, group.x * 32);
+auto sum = product.template get_destination_cooperative_tensor<decltype(a_tile), decltype(b_tile), float>();
+#pragma clang loop unroll(full)
+for (int n = 0; n < sum.get_capacity(); ++n) sum[n] = 0;
+product.run(a_tile, b_tile, sum);
+auto out_tile = out.slice(group.x * 32, group.y * 16);
+sum.store(out_tile);
+"""
+
+
+def product_reference(a: Tensor, b: Tensor) -> Tensor:
+    return a.float() @ b.float().mT
+
+
+def gemm(body=GEMM):
+    return examples.make(
+        ["a", "b"], ["out"], body, product_reference, threadgroup=(32,),
+        grid=lambda a, b: (32 * -(-b.shape[0] // 32), -(-a.shape[0] // 16)),
+        thread_parameters={"group": "uint2 threadgroup_position_in_grid"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(16, 32, 32), (20, 40, 24), (3, 5, 7)])
+@pytest.mark.parametrize("layout", ["dense", "poisoned"])
+def test_matrices_on_tensor_ops_are_clean_in_every_layout(shape, layout):
+    m, n, k = shape
+    a, b = (testing.lay_out(testing.randn(rows, k, dtype=torch.float16), layout) for rows in (m, n))
+    report = gemm().check(a, b)
+    assert report, report
+    assert report.runs == 5
+    cost = gemm().cost(a, b)
+    assert cost.products["matmul2d half x half -> float"].operations == -(-m // 16) * -(-n // 32)
+
+
+def test_a_sum_that_is_not_cleared_is_found():
+    body = GEMM.replace("sum[n] = 0", "(void)n")
+    body = body.replace("false, true)", "false, true, false, matmul2d_descriptor::mode::multiply_accumulate)")
+    assert gemm(body).check(*(testing.randn(32, 32, dtype=torch.float16) for _ in range(2))).mismatches

@@ -8,6 +8,7 @@ from custom import kernels as examples
 from torch import Tensor
 
 from torch_mtl4 import _ops, testing
+from torch_mtl4.custom import runner
 from torch_mtl4.custom.signature import MSL_TYPES
 
 from . import software_metal as software
@@ -158,3 +159,23 @@ def test_the_contract_guards_memory(gpu):
     ):
         with pytest.raises(RuntimeError, match=message):
             call(**arguments)
+
+
+def test_check_compares_what_mps_gives(gpu, monkeypatch):
+    x = there(testing.lay_out(testing.randn(9, 7), "poisoned"))
+    report = examples.transpose().check(x)
+    assert report and report.runs == 3 and len(gpu.dispatches) == 1
+    total = there(testing.randn(9, 7))
+    before = total.cpu()
+    assert examples.accumulate().check(total, x)
+    testing.assert_equal(total.cpu(), before)
+
+    def cannot(*_, **__):
+        raise NotImplementedError("kernels run on Linux")
+
+    monkeypatch.setattr(runner, "library", cannot)
+    wrong = examples.make(["x"], ["out"], "out[i] = x[i] + 1;", examples.copy_reference)
+    report = wrong.check(torch.ones(4).to("mps"))
+    assert "out on mps: allowed error" in report.mismatches[0] and "not watched (kernels run on Linux)" in str(report)
+    with pytest.raises(NotImplementedError, match="kernels run on Linux"):
+        wrong.check(torch.ones(4))

@@ -39,6 +39,14 @@ def _compiled(text: str, op: str, checked: bool, count: bool) -> "msl.Library":
     return msl.compile(text, name=op, tier=TIER, checked=checked, count=count)
 
 
+@functools.lru_cache(maxsize=512)
+def verdict(text: str, op: str) -> "msl.CheckResult":
+    """What Apple's compiler would refuse of a text that clang takes."""
+    from torch_mtl4 import msl
+
+    return msl.check(text, name=op, tier=TIER)
+
+
 def undefined(t: Tensor) -> Tensor:
     """The tensor, filled with NaN or, for whole numbers, with a pattern: nothing that a kernel forgot looks right."""
     if t.is_floating_point():
