@@ -102,6 +102,32 @@ class MXFP8Linear(ByteWeights, nn.Linear):
         module.bias = source.bias
         return adopt(module, source)
 
+    @classmethod
+    def from_bytes(
+        cls, weight: Tensor, weight_scale: Tensor, bias: nn.Parameter | None, dtype: torch.dtype
+    ) -> "MXFP8Linear":
+        """A layer of bytes that are there already. It holds these tensors, not copies of them.
+
+        Args:
+            weight, weight_scale, bias: as the attributes of the class.
+            dtype: of `dequantize()`.
+
+        Raises:
+            TypeError, ValueError: bytes of another dtype or shape.
+        """
+        out_features, in_features = weight.shape
+        module = cls(in_features, out_features, False, "meta", dtype)
+        for name, given in (("weight", weight), ("weight_scale", weight_scale)):
+            made = module._parameters[name]
+            if given.dtype != torch.uint8:
+                raise TypeError(f"{cls.__name__}: expected {name} uint8, got {given.dtype}")
+            if given.shape != made.shape:
+                raise ValueError(f"{cls.__name__}: expected {name} {list(made.shape)}, got {list(given.shape)}")
+            setattr(module, name, frozen(given))
+        module._init_float_dtype(dtype, weight.device)
+        module.bias = bias
+        return module
+
     def dequantize(self, dtype: torch.dtype | None = None) -> nn.Module:
         """Returns the nn.Linear whose weight has the values of the bytes.
 
