@@ -34,19 +34,23 @@ class BoundCall:
         return self.specialize(values, self.launcher.results(values)).text(form)
 
     def specialize(self, values: Sequence, results: Sequence[Result]) -> Specialization:
-        """The text for these inputs, with the placeholders of element types replaced as Apple's class does."""
-        operands, scalars, types = [], [], {}
-        for i, value in zip(self.signature.inputs, values, strict=True):
-            if i.kind == TENSOR:
-                operands.append(Operand(i.name, value.dim(), value.dtype))
-                types[i.name] = MSL_TYPES[value.dtype]
-            else:
-                scalars.append((i.kind, i.name, literal(float(value) if i.kind == "float" else value)))
-                types[i.name] = i.kind
-        operands += [Operand(n, len(r.shape), r.dtype) for n, r in zip(self.signature.outputs, results, strict=True)]
-        body, helpers = self.definition.source, self.definition.helpers
-        # In the order of the inputs, which matters where one placeholder is part of another.
-        for name in self.signature.inputs:
-            if placeholder := self._kernel.dtype_templates.get(name.name):
-                body, helpers = (text.replace(placeholder, types[name.name]) for text in (body, helpers))
-        return Specialization(self.signature, body, helpers, tuple(operands), tuple(scalars))
+        return specialize(self._kernel, values, results)
+
+
+def specialize(kernel: "TorchMetalKernel", values: Sequence, results: Sequence[Result]) -> Specialization:
+    """The text for these inputs, with the placeholders of element types replaced as Apple's class does."""
+    operands, scalars, types = [], [], {}
+    for i, value in zip(kernel.signature.inputs, values, strict=True):
+        if i.kind == TENSOR:
+            operands.append(Operand(i.name, value.dim(), value.dtype))
+            types[i.name] = MSL_TYPES[value.dtype]
+        else:
+            scalars.append((i.kind, i.name, literal(float(value) if i.kind == "float" else value)))
+            types[i.name] = i.kind
+    operands += [Operand(n, len(r.shape), r.dtype) for n, r in zip(kernel.signature.outputs, results, strict=True)]
+    body, helpers = kernel.src, kernel.helpers
+    # In the order of the inputs, which matters where one placeholder is part of another.
+    for name in kernel.input_names:
+        if placeholder := kernel.dtype_templates.get(name):
+            body, helpers = (text.replace(placeholder, types[name]) for text in (body, helpers))
+    return Specialization(kernel.signature, body, helpers, tuple(operands), tuple(scalars))

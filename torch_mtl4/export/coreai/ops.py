@@ -3,8 +3,9 @@
 import functools
 from collections.abc import Callable
 
+from torch_mtl4.custom import apple, apple_op
 from torch_mtl4.custom.registration import NAMESPACE, kernels
-from torch_mtl4.export.coreai import attention, custom, mxfp8
+from torch_mtl4.export.coreai import attention, custom, mxfp8, torch_metal_kernel
 from torch_mtl4.export.coreai.context import Emission
 from torch_mtl4.export.coreai.emit import Operand
 from torch_mtl4.export.coreai.lowering import LoweredNode
@@ -19,7 +20,7 @@ LOWERINGS: dict[str, Callable[[LoweredNode], list[Operand]]] = {
 
 
 def register(converter, emission: Emission) -> None:
-    """Makes a converter of coreai-torch turn our ops, and those of `torch_mtl4.metal_kernel`, into kernels.
+    """Makes a converter of coreai-torch turn our ops, and those of custom kernels, into kernels of Core AI.
 
     Args:
         converter: a coreai_torch.TorchConverter, before exported programs are added.
@@ -29,6 +30,9 @@ def register(converter, emission: Emission) -> None:
         _register(converter, f"torch_mtl4::{op}.default", lower, emission)
     for kernel in kernels().values():
         _register(converter, f"{NAMESPACE}::{kernel.name}.default", functools.partial(custom.lower, kernel), emission)
+    for kernel in apple.kernels().values():
+        lower = functools.partial(torch_metal_kernel.lower, kernel)
+        _register(converter, f"{apple_op.NAMESPACE}::{kernel.name}.default", lower, emission)
     converter.register_torch_lowering("aten::view.dtype")(_same_dtype)
 
 
