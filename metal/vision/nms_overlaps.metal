@@ -1,4 +1,6 @@
-// Bit b of overlaps[word, row]: the box that is row-th in order suppresses the one that is (32 * word + b)-th, a later one.
+// Row by row a word for each 32 boxes, in order. Bit b of a row's word says whether its box suppresses the one that is
+// (32 * word + b)-th, a later one. The rows are not a dimension, since that of the words may have the size 1, of which
+// torch.export makes a case of its own.
 // A threadgroup holds the 32 boxes of one word and compares a row a thread with them.
 threadgroup float4 later[32];
 threadgroup int later_category[32];
@@ -16,7 +18,7 @@ if (row < n) {
     const int box = order[row], category = categories[box];
     const float4 mine = float4(float(boxes[0, box]), float(boxes[1, box]), float(boxes[2, box]), float(boxes[3, box]));
     for (int b = max(0, row + 1 - first); b < min(32, n - first); ++b)
-      if (category == later_category[b] && nms_suppresses(mine, later[b], threshold)) bits |= 1u << b;
+      if (category == later_category[b] && nms_suppresses(mine, later[b], threshold[0])) bits |= 1u << b;
   }
-  overlaps[word, row] = as_type<int>(bits);
+  overlaps[row * ((n + 31) / 32) + word] = as_type<int>(bits);
 }

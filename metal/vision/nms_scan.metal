@@ -3,7 +3,7 @@
 threadgroup uint removed[WORDS];
 threadgroup uint kept_bits;
 threadgroup int total;
-const int n = order.get_extent(0), words = overlaps.get_extent(0), t = int(thread_in_group), b = int(lane);
+const int n = order.get_extent(0), words = (n + 31) / 32, t = int(thread_in_group), b = int(lane);
 for (int word = t; word < words; word += THREADS) removed[word] = 0;
 int kept_before = 0;
 threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -11,7 +11,7 @@ for (int word = 0; word < words; ++word) {
   const int first = 32 * word;
   if (simdgroup == 0) {
     const bool there = first + b < n;
-    const uint row = there ? as_type<uint>(overlaps[word, first + b]) : 0;
+    const uint row = there ? as_type<uint>(overlaps[(first + b) * words + word]) : 0;
     uint gone = removed[word];
     for (ushort i = 0; i < 32; ++i) {
       const uint suppressed = simd_broadcast(row, i);
@@ -26,7 +26,8 @@ for (int word = 0; word < words; ++word) {
   const uint kept = kept_bits;
   for (int later = word + 1 + t; later < words; later += THREADS) {
     uint suppressed = removed[later];
-    for (uint left = kept; left != 0; left &= left - 1) suppressed |= as_type<uint>(overlaps[later, first + int(ctz(left))]);
+    for (uint left = kept; left != 0; left &= left - 1)
+      suppressed |= as_type<uint>(overlaps[(first + int(ctz(left))) * words + later]);
     removed[later] = suppressed;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);

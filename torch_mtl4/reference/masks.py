@@ -7,7 +7,7 @@ from torch import Tensor
 def postprocess_masks(mask_logits: Tensor, size: tuple[int, int], threshold: float = 0.0) -> Tensor:
     """See `torch_mtl4.vision.postprocess_masks`."""
     resized = torch.nn.functional.interpolate(
-        mask_logits.float()[:, None], size=tuple(size), mode="bilinear", align_corners=False
+        mask_logits.float()[:, None], size=list(size), mode="bilinear", align_corners=False
     )
     return (resized[:, 0] > threshold).to(torch.uint8)
 

@@ -53,13 +53,15 @@ def float32_below(x: float) -> float:
     return min(max(math.ldexp(math.floor(math.ldexp(fraction, exponent - last_bit)), last_bit), -largest), largest)
 
 
-def suppresses(boxes: Tensor, others: Tensor, threshold: float) -> Tensor:
+def suppresses(boxes: Tensor, others: Tensor, threshold: float | Tensor) -> Tensor:
     """Whether boxes [..., 4] suppress others [..., 4]: area of intersection / area of union > threshold.
 
     The order of the sums is torchvision's. NaN in a box makes its area NaN, and the ratio, which is above nothing then.
     """
     width, height = (
-        (torch.minimum(boxes[..., i + 2], others[..., i + 2]) - torch.maximum(boxes[..., i], others[..., i])).clamp(min=0)
+        (torch.minimum(boxes[..., i + 2], others[..., i + 2]) - torch.maximum(boxes[..., i], others[..., i])).clamp(
+            min=0
+        )
         for i in (0, 1)
     )
     intersection = width * height

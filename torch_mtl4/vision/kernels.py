@@ -5,6 +5,7 @@ from torch import Tensor
 
 from torch_mtl4._metal_sources import folder
 from torch_mtl4.custom import metal_kernel
+from torch_mtl4.reference import masks as reference
 from torch_mtl4.reference.nms import suppresses
 
 _WORD = 32  # boxes whose bits one int32 has
@@ -23,6 +24,10 @@ def _ceil_to(n, multiple: int):
     return (n + multiple - 1) // multiple * multiple
 
 
+def _words(boxes: Tensor):
+    return (boxes.shape[0] + _WORD - 1) // _WORD
+
+
 def _order(scores: Tensor) -> Tensor:
     scores = scores.float()
     nan = scores != scores
@@ -37,19 +42,19 @@ def _bits() -> Tensor:
     return torch.tensor([1 << b for b in range(_WORD - 1)] + [-(1 << _WORD - 1)], dtype=torch.int32)
 
 
-def _overlaps(boxes: Tensor, order: Tensor, categories: Tensor, threshold: float) -> Tensor:
-    n, words = boxes.shape[0], (boxes.shape[0] + _WORD - 1) // _WORD
+def _overlaps(boxes: Tensor, order: Tensor, categories: Tensor, threshold: Tensor) -> Tensor:
+    n, words = boxes.shape[0], _words(boxes)
     boxes, categories = boxes.float()[order.long()], categories[order.long()]
     i = torch.arange(n)
     pairs = suppresses(boxes[:, None], boxes[None], threshold) & (categories[:, None] == categories[None])
     pairs = (pairs & (i[:, None] < i[None])).to(torch.int32)
     pairs = torch.nn.functional.pad(pairs, (0, words * _WORD - n)).view(n, words, _WORD)
-    return (pairs * _bits()).sum(2, dtype=torch.int32)
+    return (pairs * _bits()).sum(2, dtype=torch.int32).flatten()
 
 
 def _scan(overlaps: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
     n = order.shape[0]
-    pairs = ((overlaps[:, :, None] & _bits()) != 0).flatten(1)[:, :n]
+    pairs = ((overlaps.view(n, -1, 1) & _bits()) != 0).flatten(1)[:, :n]
     i = torch.arange(n)
     kept = i >= 0
     for box in range(n):
@@ -80,13 +85,13 @@ nms_overlaps = metal_kernel(
     ["overlaps"],
     _text("nms_overlaps.metal"),
     _overlaps,
-    grid=lambda boxes, **_: (_ceil_to(boxes.shape[0], _ROWS), (boxes.shape[0] + _WORD - 1) // _WORD),
+    grid=lambda boxes, **_: (_ceil_to(boxes.shape[0], _ROWS), _words(boxes)),
     threadgroup=(_ROWS,),
     thread_parameters={
         "position": "uint2 thread_position_in_grid",
         "thread_in_group": "uint thread_index_in_threadgroup",
     },
-    output_shapes=lambda boxes, **_: [(boxes.shape[0], (boxes.shape[0] + _WORD - 1) // _WORD)],
+    output_shapes=lambda boxes, **_: [(boxes.shape[0] * _words(boxes),)],
     output_dtypes=[torch.int32],
     helpers=_text("nms.h"),
 )
@@ -111,8 +116,7 @@ nms_scan = metal_kernel(
 
 
 def _postprocess(mask_logits: Tensor, size: list[int], threshold: float) -> Tensor:
-    resized = torch.nn.functional.interpolate(mask_logits.float()[:, None], size=size, mode="bilinear")
-    return (resized[:, 0] > threshold).to(torch.uint8)
+    return reference.postprocess_masks(mask_logits, size, threshold)
 
 
 def _boxes(masks: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from torch_mtl4.ops import _checks
 from torch_mtl4.ops._errors import expected
-from torch_mtl4.vision import kernels
+from torch_mtl4.vision import checks, kernels
 
 
 def postprocess_masks(mask_logits: Tensor, size: tuple[int, int], threshold: float = 0.0) -> Tensor:
@@ -33,11 +33,9 @@ def postprocess_masks(mask_logits: Tensor, size: tuple[int, int], threshold: flo
     op = "postprocess_masks"
     _checks.tensor(op, "mask_logits", mask_logits)
     _checks.float_dtype(op, "mask_logits", mask_logits.dtype)
-    _check_pixels(op, "mask_logits", mask_logits)
+    checks.pixels(op, "mask_logits", mask_logits)
     height, width = _check_size(op, size)
-    if threshold is None:
-        expected(TypeError, op, "threshold a number", "None")
-    _checks.real(op, "threshold", threshold, positive=False)
+    checks.number(op, "threshold", threshold)
     *leading, h, w = mask_logits.shape
     masks = kernels.postprocess_masks(mask_logits.detach().reshape(-1, h, w), [height, width], float(threshold))
     return masks.reshape(*leading, height, width)
@@ -83,8 +81,8 @@ def stability_scores(mask_logits: Tensor, threshold: float = 0.0, offset: float 
         float32 [...]; NaN where even the larger mask is empty.
 
     Raises:
-        TypeError: mask_logits that is no floating tensor.
-        ValueError: mask_logits without pixels.
+        TypeError: mask_logits that is no floating tensor, a threshold or offset that is no number.
+        ValueError: mask_logits without pixels, numbers that are not finite.
         NotImplementedError: mask_logits that is no strided tensor.
 
     Source: Segment Anything, segment_anything/utils/amg.py (calculate_stability_score).
@@ -93,7 +91,9 @@ def stability_scores(mask_logits: Tensor, threshold: float = 0.0, offset: float 
     _checks.tensor(op, "mask_logits", mask_logits)
     if not mask_logits.dtype.is_floating_point:
         expected(TypeError, op, "mask_logits of a floating dtype", mask_logits.dtype)
-    _check_pixels(op, "mask_logits", mask_logits)
+    checks.pixels(op, "mask_logits", mask_logits)
+    checks.number(op, "threshold", threshold)
+    checks.number(op, "offset", offset)
     inner, outer = (
         (mask_logits > at).sum((-2, -1), dtype=torch.int32) for at in (threshold + offset, threshold - offset)
     )
@@ -105,15 +105,10 @@ def as_bytes(op: str, masks: Tensor) -> Tensor:
     _checks.tensor(op, "masks", masks)
     if masks.dtype.is_complex:
         expected(TypeError, op, "masks of a real dtype", masks.dtype)
-    _check_pixels(op, "masks", masks)
+    checks.pixels(op, "masks", masks)
     if masks.dtype == torch.uint8:
         return masks
     return masks.to(torch.uint8) if masks.dtype == torch.bool else (masks != 0).to(torch.uint8)
-
-
-def _check_pixels(op: str, name: str, t: Tensor) -> None:
-    if t.dim() < 2 or t.shape[-1] < 1 or t.shape[-2] < 1:
-        expected(ValueError, op, f"{name} [..., H, W] with pixels", _checks.shape(t))
 
 
 def _check_size(op: str, size) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_mtl4.ops import _checks
 from torch_mtl4.ops._errors import expected
 from torch_mtl4.reference.nms import float32_below, padded
-from torch_mtl4.vision import kernels
+from torch_mtl4.vision import checks, kernels
 from torch_mtl4.vision.nms_cpu import nms_cpu
 
 
@@ -98,8 +98,8 @@ def _kept(boxes: Tensor, scores: Tensor, iou_threshold: float, idxs: Tensor | No
 
 def _padded(boxes: Tensor, scores: Tensor, iou_threshold: float, idxs: Tensor | None) -> tuple[Tensor, Tensor]:
     if _eager_on_cpu(boxes):
-        return padded(nms_cpu(boxes, scores, iou_threshold, idxs), len(scores))
-    if len(scores) == 0:
+        return padded(nms_cpu(boxes, scores, iou_threshold, idxs), scores.shape[0])
+    if scores.shape[0] == 0:
         return padded(scores.new_empty(0, dtype=torch.int32), 0)
     return by_kernels(boxes, scores, iou_threshold, idxs)
 
@@ -114,7 +114,9 @@ def by_kernels(
     """`nms_padded` through the Metal kernels (on CPU tensors: through what runs for them there)."""
     categories = torch.zeros_like(scores, dtype=torch.int32) if idxs is None else idxs.to(torch.int32)
     order = kernels.nms_order(scores)
-    overlaps = kernels.nms_overlaps(boxes, order, categories, float32_below(iou_threshold))
+    # A tensor, since each value of a scalar would make another text, which a GPU would have to compile.
+    threshold = torch.full((1,), float32_below(iou_threshold), dtype=torch.float32, device=boxes.device)
+    overlaps = kernels.nms_overlaps(boxes, order, categories, threshold)
     return kernels.nms_scan(overlaps, order)
 
 
@@ -131,9 +133,7 @@ def _check(op: str, boxes, scores, iou_threshold, idxs=None, *, categories: bool
         _check_each_box(op, "idxs", idxs, boxes)
         if idxs.dtype.is_floating_point or idxs.dtype.is_complex or idxs.dtype == torch.bool:
             expected(TypeError, op, "idxs of an integer dtype", idxs.dtype)
-    if iou_threshold is None:
-        expected(TypeError, op, "iou_threshold a number", "None")
-    _checks.real(op, "iou_threshold", iou_threshold, positive=False)
+    checks.number(op, "iou_threshold", iou_threshold)
     if boxes.device.type != "cpu" and boxes.shape[0] > kernels.MAX_BOXES:
         expected(NotImplementedError, op, f"at most {kernels.MAX_BOXES} boxes on a GPU", boxes.shape[0])
 
