@@ -11,9 +11,8 @@ from torch_mtl4 import vision
 from torch_mtl4.reference import nms as reference
 from torch_mtl4.testing import LAYOUTS, lay_out
 
-PAIR = torch.tensor(
-    [[0, 0, 2, 2], [0, 0, 2, 1], [0, 0, 1, 1], [9, 9, 9, 9]]
-).float()  # IoUs 1/2, 1/4, and 1/2 of 1 and 2
+# IoU of boxes 0 and 1: 1/2, of 0 and 2: 1/4, of 1 and 2: 1/2.
+BY_HAND = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 1], [0, 0, 1, 1], [9, 9, 9, 9]]).float()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
@@ -32,7 +31,7 @@ PAIR = torch.tensor(
 def test_values_by_hand(dtype, threshold, kept):
     scores = torch.tensor([4, 3, 2, 1]).to(dtype)
     for function in (vision.nms, reference.nms):
-        result = function(PAIR.to(dtype), scores, threshold)
+        result = function(BY_HAND.to(dtype), scores, threshold)
         # The box without an area has 0 / 0 with itself alone; -1 is below every ratio.
         assert result.tolist() == kept and result.dtype == torch.int64
 
@@ -142,13 +141,13 @@ def test_no_gradient_flows():
 BOXES, SCORES, IDXS = clusters(3)
 BAD = {
     "boxes a list": (([[0.0] * 4], SCORES, 0.5), TypeError, r"expected boxes a torch.Tensor, got list"),
-    "whole boxes": ((BOXES.long(), SCORES.long(), 0.5), TypeError, r"expected boxes of dtype float32, .* got torch.int64"),
+    "whole boxes": ((BOXES.long(), SCORES.long(), 0.5), TypeError, r"boxes of dtype float32, .* got torch.int64"),
     "boxes [N, 5]": ((torch.zeros(3, 5), SCORES, 0.5), ValueError, r"expected boxes \[N, 4\], got \[3, 5\]"),
     "boxes [4]": ((torch.zeros(4), SCORES, 0.5), ValueError, r"expected boxes \[N, 4\], got \[4\]"),
     "fewer scores": ((BOXES, SCORES[:2], 0.5), ValueError, r"expected scores \[N\] = \[3\], got \[2\]"),
     "scores [N, 1]": ((BOXES, SCORES[:, None], 0.5), ValueError, r"expected scores \[N\] = \[3\], got \[3, 1\]"),
-    "mixed dtypes": ((BOXES, SCORES.half(), 0.5), TypeError, r"scores of the dtype of boxes, torch.float32, got torch.float16"),
-    "another device": ((BOXES, SCORES.to("meta"), 0.5), ValueError, r"expected scores on the device of boxes, cpu, got meta"),
+    "mixed dtypes": ((BOXES, SCORES.half(), 0.5), TypeError, r"dtype of boxes, torch.float32, got torch.float16"),
+    "another device": ((BOXES, SCORES.to("meta"), 0.5), ValueError, r"scores on the device of boxes, cpu, got meta"),
     "no threshold": ((BOXES, SCORES, None), TypeError, r"expected iou_threshold a number, got NoneType"),
     "a tensor": ((BOXES, SCORES, torch.tensor(0.5)), TypeError, r"expected iou_threshold a number, got Tensor"),
     "NaN": ((BOXES, SCORES, math.nan), ValueError, r"expected iou_threshold finite, got nan"),
@@ -186,7 +185,7 @@ def test_errors_of_categories(name, idxs, error, message):
 
 
 def test_batched_nms_needs_categories():
-    with pytest.raises(TypeError, match="batched_nms: expected idxs a torch.Tensor, got NoneType"):
+    with pytest.raises(TypeError, match=r"^batched_nms: expected idxs a torch.Tensor, got NoneType"):
         vision.batched_nms(BOXES, SCORES, None, 0.5)
 
 

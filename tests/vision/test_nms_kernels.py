@@ -1,4 +1,4 @@
-"""The Metal kernels of non-maximum suppression in the MSL runner: watched, against references, and broken on purpose."""
+"""The Metal kernels of non-maximum suppression in the MSL runner: watched, against references, and broken."""
 
 import pytest
 import torch

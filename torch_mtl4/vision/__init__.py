@@ -1,4 +1,4 @@
-"""Post-processing of detection and segmentation that stays on the GPU: Metal kernels made with `torch_mtl4.metal_kernel`.
+"""Post-processing of detection and segmentation that stays on the GPU: kernels made with `torch_mtl4.metal_kernel`.
 
 Boxes: nms, batched_nms, nms_padded. Masks: postprocess_masks, masks_to_boxes, stability_scores. Run lengths:
 encode_rle, encode_rle_padded, coco_rle.

@@ -18,7 +18,7 @@ def postprocess_masks(mask_logits: Tensor, size: tuple[int, int], threshold: flo
     Args:
         mask_logits: [..., h, w] of dtype float32, float16 or bfloat16; h and w at least 1.
         size: (H, W) of the image, at least 1 each.
-        threshold: a finite number that logits of the mask are above; NaN is not.
+        threshold: a finite number. Logits above it are of the mask; NaN is not, nor is an infinity that weighs 0.
 
     Returns:
         uint8 [..., H, W], of ones where the mask is and zeros elsewhere.
@@ -44,8 +44,8 @@ def postprocess_masks(mask_logits: Tensor, size: tuple[int, int], threshold: flo
 def masks_to_boxes(masks: Tensor) -> Tensor:
     """The smallest boxes around masks.
 
-    Equals torchvision.ops.masks_to_boxes: corners are pixels of the mask, so a mask of one pixel has x1 = x2, and a mask
-    without pixels has the box of zeros (also of Segment Anything).
+    Equals torchvision.ops.masks_to_boxes: corners are pixels of the mask, so a mask of one pixel has x1 = x2, and a
+    mask without pixels has the box of zeros (also in Segment Anything).
 
     Args:
         masks: [..., H, W] of any real dtype; pixels of the mask are those that are not 0. H and W at least 1.

@@ -15,10 +15,10 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
     Box j is dropped if a kept box i before it has area(i and j) / (area(i) + area(j) - area(i and j)) > iou_threshold.
 
-    Equals torchvision.ops.nms on CPU tensors in every bit, also with ties (the first of equal scores comes first), NaN
-    scores (ahead of all), and boxes that are empty, turned around, infinite or NaN. float16 and bfloat16, which that one
-    does not take, are computed in float32. The size of the result depends on values, so on a GPU the call waits for it;
-    `nms_padded` does not. No gradient flows.
+    Gives what torchvision.ops.nms does on CPU tensors, also with ties (the first of equal scores comes first), NaN
+    scores (ahead of all), and boxes that are empty, turned around, infinite or NaN. float16 and bfloat16, which that
+    one does not take, are computed in float32. The size of the result depends on values, so on a GPU the call waits
+    for it; `nms_padded` does not. No gradient flows.
 
     Args:
         boxes: [N, 4] as (x1, y1, x2, y2), of dtype float32, float16 or bfloat16, on the CPU also float64.
@@ -43,9 +43,10 @@ def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: floa
     """Non-maximum suppression among the boxes of each category.
 
     Equals `nms` of each category's boxes, merged by descending score. torchvision.ops.batched_nms does so too for more
-    than 1,000 boxes (there the order of equal scores is left open). For fewer it adds category * (largest coordinate + 1)
-    to all coordinates, which rounds them, and does not part categories where coordinates or categories are negative;
-    `nms(boxes + (idxs * (boxes.max() + 1))[:, None], scores, iou_threshold)` gives those results.
+    than 1,000 boxes (there the order of equal scores is left open). For fewer it moves categories apart by adding
+    category * (largest coordinate + 1) to all coordinates, which rounds them, and which does not part categories where
+    coordinates or categories are negative; `nms(boxes + (idxs * (boxes.max() + 1))[:, None], scores, iou_threshold)`
+    gives those results.
 
     Args:
         boxes, scores, iou_threshold: as of `nms`.
@@ -66,7 +67,7 @@ def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: floa
 def nms_padded(
     boxes: Tensor, scores: Tensor, iou_threshold: float, idxs: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`nms`, or `batched_nms`, with results whose sizes depend on sizes only: for graphs, and without waiting for a GPU.
+    """`nms`, or `batched_nms`, with results of a fixed size: for graphs, and without waiting for a GPU.
 
     In compiled and exported graphs it is three Metal kernels: the order of the scores by counting, the overlaps of all
     pairs as bits, and one threadgroup that takes the boxes in order.
