@@ -157,6 +157,9 @@ def test_cost_and_source():
     assert kernel.cost(x, x.clone(), 1.0, False, **sizes(64)).buffers["x"].unique_read == 128
     text = kernel.source(x, x, 1.0, False, **sizes(64))
     assert "float factor = 1.0f;" in text and "half v = half(" in text and "TX" not in text
+    call = kernel.bind(**sizes(64))
+    assert call.source(x, x, 1.0, False) == text
+    assert torch.equal(call(x, x, 1.0, False), kernel(x, x, 1.0, False, **sizes(64)))
     with pytest.raises(TypeError, match="affine: expected a keyword threads_per_grid, got none"):
         kernel.check(x, x, 1.0, False)
 

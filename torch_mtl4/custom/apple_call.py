@@ -23,6 +23,7 @@ class BoundCall:
 
     def __init__(self, kernel: "TorchMetalKernel", grid: Sequence, threadgroup: Sequence, shapes: Sequence):
         self._kernel = kernel
+        self._sizes = {"threads_per_grid": grid, "threads_per_thread_group": threadgroup, "result_shapes": shapes}
         self.name, self.signature, self.reference = kernel.name, kernel.signature, kernel.reference
         self.definition = _Text(kernel.src, kernel.helpers)
         self.launcher = Launcher(self.signature, kernel.reference, grid, threadgroup, lambda **_: shapes, None)
@@ -31,10 +32,15 @@ class BoundCall:
         """The whole MSL text for such inputs."""
         values = self.signature.bind(args, keywords)
         self.signature.check(values)
-        return self.specialize(values, self.launcher.results(values)).text(form)
+        return self.specialize(values).text(form)
 
-    def specialize(self, values: Sequence, results: Sequence[Result]) -> Specialization:
-        return specialize(self._kernel, values, results)
+    def specialize(self, values: Sequence, results: Sequence[Result] | None = None) -> Specialization:
+        """The text for these inputs, and for what they result in (None: the launcher says)."""
+        return specialize(self._kernel, values, self.launcher.results(values) if results is None else results)
+
+    def __call__(self, *args: Any) -> Any:
+        """The call, for these inputs."""
+        return self._kernel(*args, **self._sizes)
 
 
 def specialize(kernel: "TorchMetalKernel", values: Sequence, results: Sequence[Result]) -> Specialization:
