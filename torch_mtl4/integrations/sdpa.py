@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from torch_mtl4 import _calls
@@ -108,7 +109,7 @@ def _dispatcher(original: Callable) -> Callable:
         if not (_thread.depth or _everywhere):
             return original(query, key, value, dropout_p=dropout_p, **options)
         reason = _why_not(query, key, value, attn_mask, dropout_p)
-        module = None if torch.compiler.is_compiling() else _calling_module()
+        module = None if torch.compiler.is_dynamo_compiling() else _calling_module()
         if reason is not None:
             _calls.refuse_if_strict(_thread.strict, module, reason)
         _calls.record(module, reason)
@@ -130,7 +131,7 @@ def _fused(query, key, value, *, attn_mask, **options) -> Tensor:
 
 def _why_not(query, key, value, attn_mask, dropout_p: float) -> str | None:
     for tensor in (query, key, value, *(() if attn_mask is None else (attn_mask,))):
-        if type(tensor) not in (Tensor, nn.Parameter):
+        if type(tensor) not in (Tensor, nn.Parameter, FakeTensor):  # fake ones when torch.export traces
             return f"{type(tensor).__name__} in place of a plain tensor"
     if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
         return "a torch.func transform"

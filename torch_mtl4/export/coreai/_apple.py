@@ -26,10 +26,43 @@ from coreai.authoring.tensor_type import TensorType  # noqa: E402, I001
 from coreai._compiler.dialects import coreai as ir  # noqa: E402
 from coreai._compiler.dialects._coreai_ops_gen import metal4_kernel  # noqa: E402
 from coreai._compiler.dialects._coreaix_ops_gen import copy_discarding_constraints, copy_with_constraints  # noqa: E402
-from coreai._compiler.ir import OpResult, RankedTensorType, ShapedType, Value  # noqa: E402
+from coreai._compiler.ir import (  # noqa: E402
+    ArrayAttr,
+    DictAttr,
+    FunctionType,
+    InsertionPoint,
+    Location,
+    Operation,
+    OpResult,
+    RankedTensorType,
+    ShapedType,
+    StringAttr,
+    TypeAttr,
+    Value,
+)
+from coreai_torch._aten_to_core import _aten_to_core_resolver as ATEN_LOWERINGS  # noqa: E402
 from coreai_torch._type_mapping import TORCH_TO_COREAI_DTYPE  # noqa: E402
+from coreai_torch._utils import get_target, preprocess_graph  # noqa: E402
 
-__all__ = ["Value", "call_kernel", "ir", "tensor_type"]
+__all__ = [
+    "ATEN_LOWERINGS",
+    "ArrayAttr",
+    "DictAttr",
+    "FunctionType",
+    "InsertionPoint",
+    "Location",
+    "Operation",
+    "RankedTensorType",
+    "ShapedType",
+    "StringAttr",
+    "TypeAttr",
+    "Value",
+    "call_kernel",
+    "get_target",
+    "ir",
+    "preprocess_graph",
+    "tensor_type",
+]
 
 
 def tensor_type(shape, dtype) -> RankedTensorType:

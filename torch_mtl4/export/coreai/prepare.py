@@ -1,0 +1,50 @@
+"""A copy of a model with its attention and linears on our kernels; the model itself is not touched."""
+
+import copy
+
+from torch import Tensor, nn
+
+from torch_mtl4.integrations.names import ATTENTION_NAME
+from torch_mtl4.integrations.patching import switchable_configs
+from torch_mtl4.nn.convert import Conversion, quantize_linears
+
+
+def check_model(model: nn.Module) -> None:
+    """Raises unless a model can be exported."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"export: expected model torch.nn.Module, got {type(model).__name__}")
+    training = [name or "(the model)" for name, module in model.named_modules() if module.training]
+    if training:
+        raise ValueError(
+            f"export: expected model in evaluation mode, got {training[0]} in training mode; call model.eval()"
+        )
+
+
+def copy_of(model: nn.Module) -> nn.Module:
+    """A copy of the modules of a model that holds the same parameters and buffers, not copies of them."""
+    return _copied(model, [*model.parameters(), *model.buffers()])
+
+
+def copy_with_own(model: nn.Module, buffers: list[Tensor]) -> nn.Module:
+    """A copy that shares all with the model but these buffers, so that a run of it changes none of the model's."""
+    own = {id(buffer) for buffer in buffers}
+    return _copied(model, [t for t in [*model.parameters(), *model.buffers()] if id(t) not in own])
+
+
+def _copied(model: nn.Module, shared: list[Tensor]) -> nn.Module:
+    try:
+        return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+    except (TypeError, RuntimeError, AttributeError) as error:
+        raise TypeError(
+            f"export: expected a model that copy.deepcopy can copy (its weights are shared), got {error}"
+        ) from error
+
+
+def replace(model: nn.Module, attention: bool, weights: str | None, skip: list[str] | None) -> list[Conversion]:
+    """Puts the modules of a copy on our kernels, but for F.scaled_dot_product_attention, which `enabled` replaces."""
+    if weights not in (None, "mxfp8"):
+        raise ValueError(f"export: expected weights None or 'mxfp8', got {weights!r}")
+    if attention:
+        for config in switchable_configs(model):
+            config._attn_implementation_internal = ATTENTION_NAME
+    return quantize_linears(model, skip=skip) if weights else []
