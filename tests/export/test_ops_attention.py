@@ -146,7 +146,6 @@ def test_each_operand_has_a_layout_of_its_own(rows_first):
     check(Case((2, 4, 2, 20, 40, 32, 48), options=CAUSAL), rows_first)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("sizes", "entry"),
     [
@@ -162,8 +161,9 @@ def test_each_operand_has_a_layout_of_its_own(rows_first):
         ((1, 4, 1, 2, 600, 64, 64), "CoreAiDecodeSplit<"),
     ],
 )
-def test_sizes_around_the_edges_of_tiles(dtype, sizes, entry):
-    check(Case(sizes, dtype, options=CAUSAL), ROWS_FIRST, entry=entry)
+def test_sizes_around_the_edges_of_tiles(sizes, entry):
+    for dtype in (DTYPES[sum(sizes) % 3], DTYPES[(sum(sizes) + 1) % 3]):
+        check(Case(sizes, dtype, options=CAUSAL), ROWS_FIRST, entry=entry)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,9 @@ def test_sizes_around_the_edges_of_tiles(dtype, sizes, entry):
 )
 def test_one_text_serves_all_lengths(chosen_for, sizes, entry):
     for (q_len, kv_len), batch in zip(sizes, itertools.cycle((1, 2))):
-        for options in ({"causal": "lower_right"}, {"causal": "upper_left", "window": (5, None)}):
+        # A band of few rows sees few keys, which are not split.
+        band = [] if "Split" in entry else [{"causal": "upper_left", "window": (5, None)}]
+        for options in (CAUSAL, *band):
             case = Case((batch, 2, 1, q_len, kv_len, 32, 32), options=options)
             kernels = attention_kernels.kernels_of(case.attention(ROWS_FIRST, chosen_for, short=True), CAPS)
             assert entry in kernels[0].text
@@ -199,9 +201,9 @@ def call(query, key, value, **extras):
     return flash_attention(query, key.transpose(1, 2), value.transpose(1, 2), return_lse=True, **extras)
 
 
-@pytest.mark.parametrize("case", OPTIONS[::2], ids=range(0, len(OPTIONS), 2))
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_converts(case, dtype):
+@pytest.mark.parametrize("case", OPTIONS, ids=range(len(OPTIONS)))
+def test_converts(case):
+    dtype = DTYPES[OPTIONS.index(case) % 3]
     case = Case(case.sizes, dtype, case.mask, case.mask_shape, case.sinks, case.alibi, case.options)
     query, key, value, extras = case.operands()
     inputs = [query, key.transpose(1, 2).contiguous(), value.transpose(1, 2).contiguous()]

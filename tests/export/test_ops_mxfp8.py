@@ -42,11 +42,11 @@ def entry_of(kernel):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(
     ("shape", "dynamic"), [((64,), ()), ((3, 64), ()), ((2, 3, 5, 64), ()), ((2, 9, 64), (1,)), ((2, 3, 64), (0, 1))]
 )
-def test_converts(dtype, bias, shape, dynamic):
+def test_converts(dtype, shape, dynamic):
+    bias = len(shape) % 2 == 0
     constants, _ = layer(96, 64, dtype, bias)
     sizes = {d: Dim(f"d{d}", min=1, max=4096) for d in dynamic}
     program, emission = convert(Calls(mxfp8_linear, **constants), [torch.ones(shape, dtype=dtype)], [sizes])
@@ -57,7 +57,8 @@ def test_converts(dtype, bias, shape, dynamic):
 
 
 def test_the_grid_of_the_ir_is_that_of_the_plan():
-    for m, (n, k), dtype in itertools.product((1, 8, 9, 33, 70), ((96, 64), (130, 128), (513, 1024)), DTYPES):
+    sizes = itertools.product((1, 8, 9, 33, 70), ((96, 64), (130, 128), (513, 1024)))
+    for (m, (n, k)), dtype in zip(sizes, itertools.cycle(DTYPES)):
         constants, _ = layer(n, k, dtype, False)
         x = torch.ones(m, k, dtype=dtype)
         program, emission = convert(Calls(mxfp8_linear, **constants), [x])
@@ -77,8 +78,8 @@ def test_the_grid_of_the_ir_is_that_of_the_plan():
     ("m", "n", "k"), [(1, 37, 96), (3, 96, 40), (8, 33, 1056), (9, 65, 33), (33, 64, 128), (65, 130, 160)]
 )
 def test_runs(language, dtype, m, n, k):
-    for bias in (True, False):
-        check_kernel(linear_kernel(dtype, m, n, k, bias, CAPS), m, n, k, dtype, bias, language=language)
+    bias = (m + n) % 2 == 0
+    check_kernel(linear_kernel(dtype, m, n, k, bias, CAPS), m, n, k, dtype, bias, language=language)
 
 
 @pytest.mark.parametrize("language", edge.LANGUAGES)

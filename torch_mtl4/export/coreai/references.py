@@ -33,7 +33,7 @@ def mxfp8_quantize(x: Tensor, *, scaling: str) -> tuple[Tensor, Tensor]:
     values = torch.nn.functional.pad(x.float(), (0, blocks * BLOCK_SIZE - k)).reshape(rows, blocks, BLOCK_SIZE)
     largest = values.abs().amax(-1, keepdim=True)
     finite = largest <= torch.finfo(torch.float32).max
-    scale = torch.where(finite, (largest >= _scale_steps(scaling)).int().sum(-1, keepdim=True), 255)
+    scale = torch.where(finite, (largest >= _SCALE_STEPS[scaling]).int().sum(-1, keepdim=True), 255)
     quotients = values * _FACTORS_BELOW[scale]
     codes = (quotients.abs()[..., None] >= _CODE_STEPS).int().sum(-1)
     # The quotient of a zero has no sign that a comparison sees.
@@ -42,10 +42,9 @@ def mxfp8_quantize(x: Tensor, *, scaling: str) -> tuple[Tensor, Tensor]:
     return codes.reshape(rows, blocks * BLOCK_SIZE)[:, :k].to(torch.uint8), scale[..., 0].to(torch.uint8)
 
 
-def _scale_steps(scaling: str) -> Tensor:
+def _scale_steps(mode: ScalingMode) -> Tensor:
     """For the scale bytes from 1 on, the least largest magnitude of a block that has them: a power of two, times
     1.75, 1 or 1.9375 of the byte before, or the float after that."""
-    mode = ScalingMode(scaling)
     powers = torch.exp2(torch.arange(1.0, 255.0, dtype=torch.float64) - E8M0_BIAS + E4M3.max_exponent)
     if mode == ScalingMode.FLOOR:
         return powers.float()
@@ -200,3 +199,4 @@ _ELEMENTS = E4M3.values().float()
 _FACTORS = e8m0_values().float()
 _FACTORS_BELOW = (1 / e8m0_values()).float()
 _CODE_STEPS = _code_steps()
+_SCALE_STEPS = {mode.value: _scale_steps(mode) for mode in ScalingMode}
