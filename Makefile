@@ -5,6 +5,7 @@
 #   make host   the MPS backend without a Mac: compiled for macOS, and run on a Metal device in software
 #   make amx    the ops' tests on the AMX kernels, with AMX in software: wants a processor with AVX512-BF16
 #   make msl-ops     the ops' tests on the Metal kernels, by the MSL runner: ARGS="--gpu 'g13g macos14'" for another GPU
+#   make mps-ops     the same by way of the MPS backend, on the Metal device in software, and the tests of the kernels: hours
 #   make msl-corpus  kernels of other projects through the MSL runner (downloads them)
 #   make msl-cost    what our Metal kernels do beside those, counted (downloads them)
 
@@ -21,7 +22,7 @@ SOURCES := pyproject.toml setup.py $(shell find csrc -type f)
 export HF_HUB_OFFLINE = 1
 export PYTHONUNBUFFERED = 1
 
-.PHONY: setup demo test sweep amx host msl-ops msl-corpus msl-cost lint format bench clean
+.PHONY: setup demo test sweep amx host msl-ops mps-ops msl-corpus msl-cost lint format bench clean
 
 setup: $(VENV)/.test $(VENV)/.lint
 
@@ -39,6 +40,10 @@ host: $(VENV)/.test
 
 msl-ops: $(VENV)/.test
 	$(PY) -m pytest -m "not sweep" --device msl tests/ops $(ARGS)
+
+mps-ops: $(VENV)/.test
+	$(PY) -m pytest -m "not sweep" --device mps tests/ops $(ARGS)
+	$(PY) -m pytest -m "not sweep" --device mps tests/metal $(ARGS)
 
 msl-corpus: $(VENV)/.test
 	$(PY) -m tests.msl.corpus $(ARGS)

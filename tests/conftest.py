@@ -16,13 +16,23 @@ def pytest_addoption(parser):
     parser.addoption(
         "--device",
         choices=("cpu", "msl", "mps"),
-        help="what runs the ops. tests/ops: the CPU (the default), or the plans and kernels of --gpu on the MSL "
-        "runner. tests/metal: the MSL runner (the default), or the MPS backend as a Mac has it, on the software Metal "
-        "device of tests/host",
+        help="what runs the ops. tests/ops: the CPU (the default), the plans and kernels of --gpu on the MSL runner, "
+        "or these by way of the MPS backend as a Mac has it, on the software Metal device of tests/host. tests/metal: "
+        "the MSL runner (the default), or that device",
     )
     parser.addoption(
-        "--gpu", default="g17s macos26.2 tensor_ops", help="that --device msl plays (csrc/plan/device_caps.h)"
+        "--gpu", default="g17s macos26.2 tensor_ops", help="that --device msl or mps plays (csrc/plan/device_caps.h)"
     )
+
+
+@pytest.fixture(scope="session")
+def software_metal_device():
+    """Skips, or fails where CI needs it, if the software Metal device of tests/host cannot be built here."""
+    from host.software_metal import build
+    from host.wheels import absent
+
+    if why := build.missing():
+        absent(why)
 
 
 WORDS = sorted({word.strip(".,;").lower() for word in text.text().split()})

@@ -23,15 +23,6 @@ def device(request, monkeypatch):
             monkeypatch.setattr(module, "emulated", on_software_metal)
 
 
-@pytest.fixture(scope="session")
-def software_metal_device():
-    from host.software_metal import build
-    from host.wheels import absent
-
-    if why := build.missing():
-        absent(why)
-
-
 @pytest.fixture
 def compiled_anew(monkeypatch):
     """A monkeypatch for what libraries are made of: they are compiled from then on, and forgotten in the end."""

@@ -6,13 +6,20 @@ from torch_mtl4.msl_backend import emulated
 
 @pytest.fixture(autouse=True)
 def on_a_gpu(request):
-    """`--device msl`: the ops of every test as a GPU would run them, by plan and kernel, on the MSL runner."""
-    if request.config.getoption("--device") != "msl":
+    """The ops of every test as a GPU would run them, by plan and kernel: `--device msl` on the MSL runner, and
+    `--device mps` by way of the MPS backend, on the software Metal device."""
+    device = request.config.getoption("--device")
+    if device in (None, "cpu"):
         yield
         return
     if request.node.get_closest_marker("cpu_only"):
         pytest.skip("a promise of the CPU kernels")
-    with emulated(request.config.getoption("--gpu"), checked=False):
+    if device == "mps":
+        request.getfixturevalue("software_metal_device")
+        from host.software_metal import on_software_metal as run
+    else:
+        run = emulated
+    with run(request.config.getoption("--gpu"), checked=False):
         yield
 
 
