@@ -73,9 +73,10 @@ def test_references_in_core_ais_interpreter(tmp_path, monkeypatch):
     async def run():
         async with asset.executable() as executable:
             function = executable.load_function("main")
-            return await function({function.desc.input_names[0]: NDArray(image.numpy())})
+            results = await function({function.desc.input_names[0]: NDArray(image.numpy())})
+            return [results[name] for name in function.desc.output_names]
 
-    results = list(asyncio.run(run()).values())
+    results = asyncio.run(run())
     assert len(results) == len(wanted)
     for got, want in zip(results, wanted, strict=True):
         assert torch.equal(torch.from_numpy(got.numpy().copy()), want)
