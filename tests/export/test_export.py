@@ -2,16 +2,24 @@
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+
+import torch_mtl4
 
 pytest.importorskip("coreai_torch", reason="Core AI is not installed: pip install torch_mtl4[coreai]")
 
 from tests.export.small_models import small
 from torch_mtl4.export.coreai import ExportVerificationError, asset, export
 from torch_mtl4.testing import assert_equal, randn
+
+ROOT = Path(__file__).parents[2]
 
 
 def state_of(model):
@@ -79,6 +87,22 @@ def test_it_was_verified(exported):
     assert not report.verification.skipped
     error, allowed = report.verification.outputs["y"]
     assert error <= allowed < 1e-4
+
+
+def test_builds_of_other_processes_and_folders_are_the_same_and_hold_no_path(tmp_path):
+    paths = []
+    for folder in ("one", "two/deeper"):
+        where = tmp_path / folder
+        where.mkdir(parents=True)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(len(folder))}
+        command = [sys.executable, "-m", "tests.export.small_models", f"{folder.partition('/')[0]}.aimodel"]
+        subprocess.run(command, cwd=where, env=environment, check=True, capture_output=True)
+        paths.append(next(where.iterdir()))
+    one, two = ({file.name: file.read_bytes() for file in path.iterdir()} for path in paths)
+    assert one == two and set(one) == {"main.mlirb", "main.hash", "metadata.json"}
+    for content in one.values():
+        for text in (str(ROOT), str(tmp_path), sys.prefix, str(Path.home()), "site-packages", ".py"):
+            assert text.encode() not in content
 
 
 def test_without_attention_and_weights_there_are_no_kernels(tmp_path):
@@ -185,3 +209,20 @@ def test_core_ai_that_is_not_installed(tmp_path, monkeypatch):
     )
     with pytest.raises(ImportError, match=r"got no coreai_torch; install .*torch_mtl4\[coreai\]"):
         export(small(), randn(2, 5, 32), tmp_path / "a.aimodel")
+
+
+def test_what_the_linter_refuses_is_refused(tmp_path):
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    kernel = torch_mtl4.metal_kernel(
+        "lint_refuses", ["x"], ["y"], "y[i] = x[i] + 1; }", reference, grid=lambda x: (x.shape[0], 1, 1),
+        threadgroup=(32, 1, 1), thread_parameters={"i": "uint thread_position_in_grid"},
+    )  # fmt: skip
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return kernel(x)
+
+    with pytest.raises(ValueError, match=r"(?s)expected kernels that Core AI can take, got.*unbalanced-brackets"):
+        export(Model().eval(), randn(8), tmp_path / "a.aimodel")

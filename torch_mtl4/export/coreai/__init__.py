@@ -76,7 +76,8 @@ def export(
 
     Raises:
         ImportError: Core AI is not installed.
-        TypeError, ValueError: an argument; a model in training mode; another minimum_os.
+        TypeError, ValueError: an argument; a model in training mode; another minimum_os; what the linter of custom
+            kernels (`torch_mtl4.custom.lint`) calls an error.
         FileExistsError: something is at path.
         NotImplementedError: operations that Core AI lacks, with the modules that call them.
         ExportVerificationError: the saved asset does not compute what the model computes.

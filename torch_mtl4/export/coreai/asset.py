@@ -13,6 +13,7 @@ from coreai.authoring import AIModelAsset, AIProgram
 from coreai.authoring.asset import OSVersion
 
 from torch_mtl4.export.coreai._apple import StringAttr
+from torch_mtl4.export.coreai.bytecode import number_resources
 
 SUFFIX = ".aimodel"
 KERNEL = "coreai.metal4_kernel"
@@ -83,6 +84,9 @@ def save(program: AIProgram, path: Path, kernels: Mapping[str, str], minimum_os:
     try:
         asset = program.save_asset(staging / f"asset{SUFFIX}", minimum_os=OSVersion(f"v{minimum_os}"))
         asset.update_metadata(lambda metadata: _describe(metadata, kernels, description))
+        number_resources(asset.path / "main.mlirb")
+        digest = hashlib.sha256((asset.path / "main.mlirb").read_bytes()).digest()
+        (asset.path / "main.hash").write_bytes(digest)
         # Its writer follows the order of a hash table.
         file = asset.path / "metadata.json"
         file.write_text(json.dumps(json.loads(file.read_text()), indent=2, sort_keys=True) + "\n")

@@ -21,6 +21,7 @@ from torch_mtl4.export.coreai._apple import ATEN_LOWERINGS
 from torch_mtl4.export.coreai.asset import rename_kernels
 from torch_mtl4.export.coreai.context import Emission
 from torch_mtl4.export.coreai.layouts import move_transposes
+from torch_mtl4.export.coreai.masks import drop_masks
 from torch_mtl4.export.coreai.ops import register
 
 # The converter drops them.
@@ -177,6 +178,7 @@ def traced(model: nn.Module, attention: bool, call: Inputs, dynamic_shapes) -> t
 def decomposed(name: str, module: TensorsOf, call: Inputs, program: ExportedProgram, names: Names) -> Function:
     """A traced function in the operations that Core AI knows, with all its names."""
     program = program.run_decompositions(decompositions())
+    drop_masks(program)
     move_transposes(program)
     signature = program.graph_signature
     changed = list(signature.buffers_to_mutate.values())

@@ -9,6 +9,7 @@ import torch
 from coreai.authoring.asset import OSVersion
 from torch import Tensor, nn
 
+from torch_mtl4.custom.lint import ERROR, lint_program
 from torch_mtl4.export.coreai import asset, convert, prepare
 from torch_mtl4.export.coreai.convert import Function, Names, inputs_as_call
 from torch_mtl4.export.coreai.report import ExportReport, KernelRow, rows_of
@@ -47,6 +48,7 @@ def export(
             functions.append(convert.decomposed(name, module, call, program, names))
         dropped += [what for what in module.results.dropped if what not in dropped]
     rows = rows_of(copy, attention, conversions)
+    warnings = _linted(functions)
     with _timed(seconds, "convert"):
         program, records = convert.converted(functions)
     kernels = _kernel_rows(asset.kernels_of(program))
@@ -71,9 +73,19 @@ def export(
         modules=rows,
         kernels=kernels,
         dropped=tuple(dropped),
+        warnings=warnings,
         verification=verification,
         seconds=seconds,
     )  # fmt: skip
+
+
+def _linted(functions: list[Function]) -> tuple[str, ...]:
+    """The linter's warnings; its errors are raised."""
+    found = list(dict.fromkeys(finding for function in functions for finding in lint_program(function.program)))
+    errors = [str(finding) for finding in found if finding.severity == ERROR]
+    if errors:
+        raise ValueError("export: expected kernels that Core AI can take, got\n" + "\n".join(errors))
+    return tuple(map(str, found))
 
 
 def _verify(path, records, functions: list[Function], more: list, result: Verification) -> None:

@@ -56,6 +56,7 @@ class ExportReport:
         modules: one row a module that computes attention or holds weights.
         kernels: one row a text.
         dropped: results of the model that are no tensors, which the asset lacks.
+        warnings: of the linter (`torch_mtl4.custom.lint`).
         verification: None if it was not asked for.
         seconds: of "prepare", "export", "decompose", "convert" and "save".
     """
@@ -68,6 +69,7 @@ class ExportReport:
     modules: tuple[ModuleRow, ...]
     kernels: tuple[KernelRow, ...]
     dropped: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     verification: Verification | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -93,6 +95,7 @@ class ExportReport:
             reasons = Counter((row.module, row.reason) for row in rows if not row.on_kernel)
             lines += [f"  {count} x {module}: {reason}" for (module, reason), count in reasons.items()]
         lines += [f"not in the asset: {name}" for name in self.dropped]
+        lines += self.warnings
         lines += _proofs(self.verification)
         times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
         return "\n".join([*lines, *([f"time: {times}"] if times else [])])
