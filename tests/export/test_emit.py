@@ -112,26 +112,33 @@ def sizes_op():
     library._destroy()
 
 
-def test_sizes_become_ir_that_computes_them(sizes_op, tmp_path):
+HALF = Dim("half", min=2, max=40)
+DIMS = {
+    "own symbols": (Dim("n", min=2, max=99), Dim("k", min=2, max=99), [(2, 3), (8, 9), (33, 5), (64, 64), (99, 7)]),
+    "made of others": (2 * HALF, 2 * HALF + 1, [(4, 5), (8, 9), (34, 35), (64, 65)]),
+}
+
+
+@pytest.mark.parametrize("name", DIMS)
+def test_sizes_become_ir_that_computes_them(sizes_op, tmp_path, name):
     """On Core AI's own interpreter, since no kernel is needed."""
 
     def lower(values_map, node, location):
         sizes = Sizes(values_map, node).vector(expressions(*node.args[0].meta["val"].shape))
         return _apple.ir.cast(sizes, dtype=np.int32)
 
-    dims = {0: Dim("n", min=2, max=99), 1: Dim("k", min=2, max=99)}
-    program = torch.export.export(Calls(sizes_op), (torch.ones(3, 5),), dynamic_shapes=((dims,),))
+    n, k, sizes = DIMS[name]
+    program = torch.export.export(Calls(sizes_op), (torch.ones(4, 5),), dynamic_shapes=(({0: n, 1: k},),))
+    program = program.run_decompositions(get_decomp_table())
     converter = TorchConverter(mode=TorchConverter.Mode.RELEASE)
     converter.register_torch_lowering("torch_mtl4_sizes::sizes.default")(lower)
-    converter.add_exported_program(
-        program.run_decompositions(get_decomp_table()), input_names=["x"], output_names=["y"]
-    )
+    converter.add_exported_program(program, input_names=["x"], output_names=["y"])
     asset = converter.to_coreai().save_asset(tmp_path / "sizes.aimodel")
 
     async def run():
         async with asset.executable() as model:
             function = model.load_function("main")
-            for n, k in ((2, 3), (8, 9), (33, 5), (64, 64), (99, 7)):
+            for n, k in sizes:
                 result = await function({"x": NDArray(np.ones((n, k), np.float32))})
                 assert result["y"].numpy().tolist() == expressions(n, k), (n, k)
 

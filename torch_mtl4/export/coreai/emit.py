@@ -84,6 +84,14 @@ class Sizes:
             node, dimension = self._known()[expression]
             shape = ir.cast(ir.get_shape(self._values_map[node.name]), dtype=np.int32)
             return ir.slice_(shape, [dimension], [dimension + 1], [1])
+        if expression.is_Symbol:
+            # Inputs may have no size that is the symbol alone, but one that is made of it: 2 * s + 1.
+            for size in self._known():
+                factor = size.coeff(expression)
+                rest = size - factor * expression
+                if factor.is_Integer and factor > 0 and rest.is_Integer:
+                    multiple = self._fold(ir.broadcasting_sub, [size, rest])
+                    return ir.broadcasting_floor_divide(multiple, self._value(factor))
         if isinstance(expression, (sympy.Pow, functions.PowByNatural)) and expression.args[1].is_Integer:
             base, exponent = expression.args
             return self._fold(ir.broadcasting_mul, [base] * int(exponent))
