@@ -160,7 +160,11 @@ def test_two_functions_share_their_weights(tmp_path):
     [
         ({"model": 3}, TypeError, "expected model torch.nn.Module, got int"),
         ({"model": small().train()}, ValueError, r"in evaluation mode, got \(the model\) in training mode"),
-        ({"weights": "int3"}, ValueError, "expected weights None or 'mxfp8', got 'int3'"),
+        (
+            {"weights": "int3"},
+            ValueError,
+            "expected weights None or one of 'mxfp8', 'mxfp4', 'int4', 'int8', got 'int3'",
+        ),
         ({"minimum_os": "26"}, ValueError, "expected minimum_os one of '27', got '26'"),
         ({"path": "a.mlpackage"}, ValueError, "suffix .aimodel"),
         ({"inputs": 3}, TypeError, "expected inputs a tensor, a tuple or a dict of them, got int"),

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from torch_mtl4.export.coreai.static_cache import StaticCacheLM
+
 if TYPE_CHECKING:
     from torch_mtl4.export.coreai.report import ExportReport
 
-__all__ = ["export"]
+__all__ = ["StaticCacheLM", "export"]
 
 Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
 
@@ -57,8 +59,8 @@ def export(
         inputs: of the model's forward: a tensor, a tuple of positional ones, or a dict by name.
         path: of the asset, ending in .aimodel.
         attention: whether to replace attention.
-        weights: "mxfp8" quantizes linear layers (see `torch_mtl4.nn.quantize_linears`); None leaves them. Layers that
-            are MXFP8 already stay so.
+        weights: "mxfp8", "mxfp4", "int4" or "int8" quantizes linear layers (see `torch_mtl4.nn.quantize_linears`); None
+            leaves them. Layers that are quantized already stay so; those of coreai-opt keep their bytes.
         skip: modules whose weights stay, see quantize_linears.
         dynamic_shapes: as of torch.export.export; with more_entrypoints a dict of them by entry point.
         entrypoint: name of the function in the asset.

@@ -20,6 +20,7 @@ from torch_mtl4 import enabled
 from torch_mtl4.export.coreai._apple import ATEN_LOWERINGS
 from torch_mtl4.export.coreai.asset import rename_kernels
 from torch_mtl4.export.coreai.context import Emission
+from torch_mtl4.export.coreai.decompositions import ours
 from torch_mtl4.export.coreai.layouts import move_transposes
 from torch_mtl4.export.coreai.masks import drop_masks
 from torch_mtl4.export.coreai.ops import register
@@ -194,8 +195,10 @@ def decomposed(name: str, module: TensorsOf, call: Inputs, program: ExportedProg
 
 @cache
 def decompositions() -> dict:
-    """Apple's table of decompositions."""
-    return coreai_torch.get_decomp_table()
+    """Apple's table of decompositions, and ours."""
+    table = coreai_torch.get_decomp_table()
+    table.update(ours())
+    return table
 
 
 def _flat(buffer: str) -> str:

@@ -4,9 +4,12 @@ import copy
 
 from torch import Tensor, nn
 
+from torch_mtl4.export.coreai.preparations import prepare
+from torch_mtl4.export.coreai.quantized import from_coreai_opt, is_quantized
+from torch_mtl4.formats import FORMATS
 from torch_mtl4.integrations.names import ATTENTION_NAME
 from torch_mtl4.integrations.patching import switchable_configs
-from torch_mtl4.nn.convert import Conversion, quantize_linears
+from torch_mtl4.nn.convert import MXFP8, Conversion, quantize_linears
 
 
 def check_model(model: nn.Module) -> None:
@@ -42,9 +45,12 @@ def _copied(model: nn.Module, shared: list[Tensor]) -> nn.Module:
 
 def replace(model: nn.Module, attention: bool, weights: str | None, skip: list[str] | None) -> list[Conversion]:
     """Puts the modules of a copy on our kernels, but for F.scaled_dot_product_attention, which `enabled` replaces."""
-    if weights not in (None, "mxfp8"):
-        raise ValueError(f"export: expected weights None or 'mxfp8', got {weights!r}")
+    formats = (MXFP8, *FORMATS)
+    if weights is not None and weights not in formats:
+        raise ValueError(f"export: expected weights None or one of {', '.join(map(repr, formats))}, got {weights!r}")
+    prepare(model)
     if attention:
         for config in switchable_configs(model):
             config._attn_implementation_internal = ATTENTION_NAME
-    return quantize_linears(model, skip=skip) if weights else []
+    conversions = from_coreai_opt(model) if is_quantized(model) else []
+    return conversions + (quantize_linears(model, skip=skip, format=weights) if weights else [])

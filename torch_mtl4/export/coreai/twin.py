@@ -114,7 +114,7 @@ def run_twin(
         TwinError: a kernel without a reference, or one whose results have other dtypes, ranks or sizes.
     """
     known = _sizes_of_operands(asset, inputs, states, entrypoint)
-    program = load(asset)
+    program = _load(asset, entrypoint)
     watched = []
     with program._module:
         graph = dict(graphs_of(program))[entrypoint]
@@ -155,7 +155,7 @@ def draw_calls(
     Args: as of run_twin.
     """
     known = _sizes_of_operands(asset, inputs, states, entrypoint)
-    program = load(asset)
+    program = _load(asset, entrypoint)
     with program._module:
         graph = dict(graphs_of(program))[entrypoint]
         calls, taps, zero = [], [], _add_zero(graph)
@@ -180,6 +180,15 @@ def draw_calls(
     return found
 
 
+def _load(asset: str | Path, entrypoint: str) -> AIProgram:
+    """The program of an asset without its other functions that call kernels, which would be compiled with this one."""
+    program = load(asset)
+    for name, graph in list(graphs_of(program)):
+        if name != entrypoint and next(operations_of(graph, KERNEL), None) is not None:
+            graph.erase()
+    return program
+
+
 def _drawn(size: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     if dtype.is_floating_point:
         return torch.randn(size, generator=random).to(dtype)
@@ -190,7 +199,7 @@ def _drawn(size: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> 
 
 def _sizes_of_operands(asset, inputs, states, entrypoint) -> dict[int, list[tuple[int, ...]]]:
     """The sizes of the operands of each call that has an operand of unknown size: call -> sizes."""
-    program = load(asset)
+    program = _load(asset, entrypoint)
     graph = dict(graphs_of(program))[entrypoint]
     operands_of = [_split(op)[0] for op in operations_of(graph, KERNEL)]
     asked = [i for i, operands in enumerate(operands_of) if any(None in sizes_of(value) for value in operands)]
