@@ -52,7 +52,7 @@ def lower(node: LoweredNode) -> list[Operand]:
 def swaps_heads_and_rows(node: fx.Node) -> bool:
     """Whether it turns [B, L, H, D] into [B, H, L, D], or back."""
     if node.target == torch.ops.aten.permute.default:
-        return list(node.args[1]) == [0, 2, 1, 3]
+        return [d % 4 for d in node.args[1]] == [0, 2, 1, 3]
     return node.target == torch.ops.aten.transpose.int and {d % 4 for d in node.args[1:]} == {1, 2}
 
 
