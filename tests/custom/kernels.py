@@ -39,20 +39,32 @@ def transpose_reference(x: Tensor) -> Tensor:
     return x.mT.contiguous()
 
 
+TRANSPOSE = """
+threadgroup T tile[TILE][TILE + 1];
+tile[local.y][local.x] = x[p.x, p.y];
+threadgroup_barrier(mem_flags::mem_threadgroup);
+const uint2 first = p - local;
+const uint row = t % size.y, column = t / size.y;
+out[first.y + row, first.x + column] = tile[row][column];
+"""
+
+
+def transpose_of(body) -> MetalKernel:
+    """The last two dimensions swapped by way of threadgroup memory; groups at the edges are smaller."""
+    parameters = {
+        "local": "uint2 thread_position_in_threadgroup",
+        "size": "uint2 threads_per_threadgroup",
+        "t": "uint thread_index_in_threadgroup",
+    }
+    return make(
+        ["x"], ["out"], body, transpose_reference, grid=lambda x: (x.shape[1], x.shape[0]), threadgroup=(8, 8),
+        templates={"x": "T"}, constants={"TILE": 8}, thread_parameters=POSITION | parameters,
+    )  # fmt: skip
+
+
 @functools.cache
 def transpose() -> MetalKernel:
-    """The last two dimensions swapped by way of threadgroup memory; groups at the edges are smaller."""
-    body = """
-    threadgroup T tile[TILE][TILE + 1];
-    tile[local.y][local.x] = x[p.x, p.y];
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    out[p.y, p.x] = tile[local.y][local.x];
-    """
-    return make(
-        ["x"], ["out"], body, transpose_reference,
-        grid=lambda x: (x.shape[1], x.shape[0]), threadgroup=(8, 8), templates={"x": "T"}, constants={"TILE": 8},
-        thread_parameters={**POSITION, "local": "uint2 thread_position_in_threadgroup"},
-    )  # fmt: skip
+    return transpose_of(TRANSPOSE)
 
 
 def split_reference(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,7 @@
 """Calls on CPU tensors, by the reference and by the text: layouts, dtypes, results, in place, gradients, tracing."""
 
+import copy
+import pickle
 import threading
 
 import pytest
@@ -89,6 +91,13 @@ def test_in_place_refuses_shared_memory_and_gradients():
         examples.accumulate()(torch.randn(6).expand(4, 6), x)
     with pytest.raises(ValueError, match=r"expected total, .* in memory of its own, got memory that x has, too"):
         examples.accumulate()(x, x)
+    for overlapping in (torch.randn(30).as_strided((4, 6), (5, 1)), torch.randn(30).as_strided((4, 6), (2, 2))):
+        with pytest.raises(ValueError, match="without elements that overlap"):
+            examples.accumulate()(overlapping, x)
+    apart = torch.randn(40).as_strided((4, 6), (1, 5))
+    want = apart + x
+    examples.accumulate()(apart, x)
+    testing.assert_equal(apart, want)
     big = torch.randn(8, 6)
     with pytest.raises(ValueError, match="memory that x has, too"):
         examples.accumulate()(big[1:5], big[4:])
@@ -220,3 +229,29 @@ def test_a_way_belongs_to_its_thread():
         thread.join()
         seen.append(kernel(torch.zeros(1)).item())
     assert seen == [3, 4]
+
+
+def test_sizes_are_checked():
+    for wrong, said in (
+        (3, "a list of sizes, got int"),
+        ([3, 4.0], "whole numbers, got float"),
+        ([True, 1], "got bool"),
+    ):
+        with pytest.raises(TypeError, match=f"expected size .*{said}"):
+            examples.resize()(testing.randn(5, 7), wrong)
+    testing.assert_equal(
+        examples.resize()(testing.randn(5, 7), torch.Size((2, 2))), examples.resize()(testing.randn(5, 7), (2, 2))
+    )  # fmt: skip
+
+
+def test_models_are_copied_and_saved_with_their_kernels(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    model.kernel = examples.copy()
+    assert copy.deepcopy(model).kernel is copy.copy(model.kernel) is examples.copy()
+    torch.save(model, tmp_path / "model.pt")
+    assert torch.load(tmp_path / "model.pt", weights_only=False).kernel is examples.copy()
+    gone = examples.make(["x"], ["out"], "out[i] = x[i];", examples.copy_reference)
+    saved = pickle.dumps(gone)
+    gone.remove()
+    with pytest.raises(ValueError, match="expected a kernel made by metal_kernel before it is loaded"):
+        pickle.loads(saved)

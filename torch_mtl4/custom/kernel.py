@@ -122,6 +122,16 @@ class MetalKernel:
         self.signature.check(values)
         return values
 
+    # A model is copied and saved with its kernels: those of this process are one, and elsewhere the name finds it.
+    def __copy__(self) -> "MetalKernel":
+        return self
+
+    def __deepcopy__(self, memo: dict) -> "MetalKernel":
+        return self
+
+    def __reduce__(self) -> tuple:
+        return registration.find, (self.name,)
+
     def __repr__(self) -> str:
         return f"MetalKernel({self.signature.schema()})"
 

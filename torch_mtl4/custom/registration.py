@@ -58,6 +58,18 @@ def kernels() -> dict[str, "MetalKernel"]:
         return dict(_kernels)
 
 
+def find(name: str) -> "MetalKernel":
+    """The kernel of that name.
+
+    Raises:
+        ValueError: there is none: whatever makes it was not imported.
+    """
+    with _lock:
+        if name not in _kernels:
+            expected(ValueError, name, "a kernel made by metal_kernel before it is loaded or looked up", "none")
+        return _kernels[name]
+
+
 def register(kernel: "MetalKernel") -> torch._ops.OpOverload:
     """The op of a kernel. An equal definition takes over the op of the one before it.
 

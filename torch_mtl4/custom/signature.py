@@ -147,7 +147,9 @@ class Signature:
                 check_operand(self.op, i.name, value)
                 first = first or (i.name, value)
                 _checks.same_device(self.op, i.name, value, first[0], first[1].device)
-            elif i.kind != SIZES:
+            elif i.kind == SIZES:
+                check_sizes(self.op, i.name, value)
+            else:
                 check_scalar(self.op, i.name, i.kind, value)
 
 
@@ -184,6 +186,15 @@ def check_scalar(op: str, name: str, kind: str, value: Any) -> None:
         expected(ValueError, op, f"{name} an int of 32 bits, as MSL's are", value)
     if kind == "float" and not (math.isfinite(value) and abs(value) <= _FLOAT32_MAX):
         expected(ValueError, op, f"{name} finite in float32, to be written into the text of a kernel", value)
+
+
+def check_sizes(op: str, name: str, value: Any) -> None:
+    """Raises if a value is no sequence of whole numbers."""
+    if not isinstance(value, (list, tuple)):
+        expected(TypeError, op, f"{name} a list of sizes", type(value).__name__)
+    for size in value:
+        if not isinstance(size, (int, torch.SymInt)) or isinstance(size, bool):
+            expected(TypeError, op, f"{name} of whole numbers", f"{type(size).__name__} in {list(value)}")
 
 
 def signature_of(
