@@ -162,14 +162,14 @@ def test_cpu_way_of_a_kernel_can_be_set_and_overruled():
 
 
 def test_a_reference_may_return_views_and_inputs():
-    def first(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def first(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         flipped = x.mT
-        return x, flipped, flipped
+        return x, flipped, flipped, *(2 * x).split(2)
 
-    kernel = examples.make(["x"], ["a", "b", "c"], "", first)
-    x = torch.randn(3, 4)
+    kernel = examples.make(["x"], ["a", "b", "c", "d", "e"], "", first)
+    x = torch.randn(4, 4)
     results = kernel(x)
-    assert len({t.untyped_storage().data_ptr() for t in (x, *results)}) == 4
+    assert len({t.untyped_storage().data_ptr() for t in (x, *results)}) == 6
     assert all(t.is_contiguous() for t in results)
 
 
@@ -255,3 +255,23 @@ def test_models_are_copied_and_saved_with_their_kernels(tmp_path):
     gone.remove()
     with pytest.raises(ValueError, match="expected a kernel made by metal_kernel before it is loaded"):
         pickle.loads(saved)
+
+
+@WAYS
+def test_views_that_negate(way):
+    negated = torch.randn(2, 3, dtype=torch.complex64).conj().imag
+    assert negated.is_neg()
+    with on_cpu(way):
+        testing.assert_equal(examples.transpose()(negated), negated.mT.contiguous())
+        with pytest.raises(NotImplementedError, match="expected total as it lies in memory, to be written in place"):
+            examples.accumulate()(negated, torch.ones(2, 3))
+        examples.accumulate()(torch.ones(2, 3), negated)
+
+
+def test_in_place_in_inference_mode():
+    before = torch.zeros(2, 3)
+    with torch.inference_mode():
+        inside = torch.zeros(2, 3)
+        for total in (before, inside):
+            examples.accumulate()(total, torch.ones(2, 3))
+            testing.assert_equal(total, torch.ones(2, 3))

@@ -13,13 +13,18 @@ from torch_mtl4.custom.signature import MSL_TYPES
 
 from . import software_metal as software
 
-M1, OLD = "g13g macos26.0", "g13g macos15"
+M1, OLD = "g13g macos26.0 tensor_ops", "g13g macos15"  # the language of tensor_ops is 4.0
 INSIDE = ("dense", "poisoned", "transposed", "gapped")
 
 
+@pytest.fixture(scope="module")
+def m1():
+    return software.gpu_of(M1)
+
+
 @pytest.fixture
-def gpu(device):
-    return device.insert(software.gpu_of(M1))
+def gpu(device, m1):
+    return device.ready(m1)
 
 
 def there(t):

@@ -150,14 +150,14 @@ def how_on_cpu(kernel: Any) -> str:
 
 
 def fresh(given: Sequence[Tensor], values: Sequence) -> tuple[Tensor, ...]:
-    """What a reference gave, as an op has to give it: dense, in memory of no input."""
+    """What a reference gave, as an op has to give it: dense, in memory of no input and of no other result."""
     memory = {v.untyped_storage().data_ptr() for v in values if isinstance(v, Tensor)}
-    return tuple(
-        t.clone(memory_format=torch.contiguous_format)
-        if t.untyped_storage().data_ptr() in memory or any(t is g for g in given[:at])
-        else t.contiguous()
-        for at, t in enumerate(given)
-    )
+    results = []
+    for t in given:
+        shared = t.untyped_storage().data_ptr() in memory
+        results.append(t.clone(memory_format=torch.contiguous_format) if shared else t.contiguous())
+        memory.add(results[-1].untyped_storage().data_ptr())
+    return tuple(results)
 
 
 def _check_reference(kernel: "MetalKernel", values: Sequence, given: Sequence[Tensor]) -> None:

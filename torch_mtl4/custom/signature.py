@@ -145,6 +145,11 @@ class Signature:
         for i, value in zip(self.inputs, values, strict=True):
             if i.kind == TENSOR:
                 check_operand(self.op, i.name, value)
+                if i.name in self.in_place and value.is_neg():
+                    got = "a view whose values are negated when they are read"
+                    expected(
+                        NotImplementedError, self.op, f"{i.name} as it lies in memory, to be written in place", got
+                    )
                 first = first or (i.name, value)
                 _checks.same_device(self.op, i.name, value, first[0], first[1].device)
             elif i.kind == SIZES:
