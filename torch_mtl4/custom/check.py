@@ -122,7 +122,7 @@ def _watched(
     kernel: "MetalKernel", values: Sequence, layouts: Sequence[str], orders: int, report: CheckReport
 ) -> Iterator[tuple[list, tuple[Tensor, ...]]]:
     """(inputs, results) of each watched run; what is found goes to the report, each kind and place once."""
-    text = kernel.specialize(values).text(HANDLE)
+    text = kernel.specialize(values, kernel.launcher.results(values)).text(HANDLE)
     report.findings += runner.verdict(text, kernel.name).findings
     uses_layouts = any("cooperative" in text for text in (kernel.definition.source, kernel.definition.helpers))
     runs: list[dict[str, Any]] = [{"layout": layout} for layout in (layouts if uses_layouts else layouts[:1])]
