@@ -139,3 +139,16 @@ def test_any_text_is_linted(body):
 def test_other_objects_are_refused():
     with pytest.raises(TypeError, match="lint: expected a MetalKernel, a TorchMetalKernel or KernelParts, got int"):
         lint_kernel(3)
+
+
+def test_kernels_of_this_package_are_clean():
+    from torch_mtl4.custom import kernels
+    from torch_mtl4.formats import FORMATS
+    from torch_mtl4.ops import quantized_linear
+    from torch_mtl4.vision import kernels as of_vision  # noqa: F401  makes them
+
+    for name in FORMATS:
+        quantized_linear.kernel(name, 1)
+    ours = [k for name, k in kernels().items() if name.startswith(("vision_", f"{quantized_linear.OP}_"))]
+    assert len(ours) >= 6 + len(FORMATS)
+    assert {kernel.name: found for kernel in ours if (found := lint_kernel(kernel))} == {}
