@@ -9,6 +9,7 @@ from torch.export import Dim
 
 from tests.export.conversion import Calls, constant_of, convert, kernels_of, operations
 from torch_mtl4 import MetalParameter, TorchMetalKernel, msl
+from torch_mtl4.export import coreai
 from torch_mtl4.testing import assert_equal, integers
 
 _numbers = itertools.count()
@@ -72,3 +73,24 @@ def test_refused(value, error, text):
     kernel = make()
     with pytest.raises(error, match=text):
         convert(Calls(lambda x: call(kernel, x, 1)), [value])
+
+
+def test_an_asset_is_verified(tmp_path):
+    kernel = make()
+    report = coreai.export(Calls(lambda x: call(kernel, x, 3)[0]).eval(), (torch.randn(40),), tmp_path / "a.aimodel")
+    assert report.verification.kernels == [row.name for row in report.kernels] and report.warnings == ()
+
+
+def test_an_export_refuses_what_the_linter_calls_an_error(tmp_path):
+    kernel = make()
+    sizes = {"threads_per_grid": (0, 1, 1), "threads_per_thread_group": (32, 1, 1), "result_shapes": [[8], [8]]}
+    with pytest.raises(ValueError, match=r"grid-size"):
+        coreai.export(Calls(lambda x: kernel(x, 3, **sizes)).eval(), (torch.ones(8),), tmp_path / "a.aimodel")
+    assert not (tmp_path / "a.aimodel").exists()
+
+
+def test_an_export_reports_warnings(tmp_path):
+    kernel = make()
+    module = Calls(lambda x: sum(call(kernel, x, n)[0] for n in range(9)))
+    report = coreai.export(module.eval(), (torch.ones(8),), tmp_path / "a.aimodel", verify=False)
+    assert len(report.warnings) == 1 and "[many-texts]" in report.warnings[0] and "[many-texts]" in str(report)

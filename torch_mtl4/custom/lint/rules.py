@@ -9,7 +9,7 @@ from torch import fx
 from torch_mtl4.custom import apple, registration
 from torch_mtl4.custom.apple_op import NAMESPACE as APPLE_NAMESPACE
 from torch_mtl4.custom.lint import graphs
-from torch_mtl4.custom.lint.findings import ERROR, Finding, finding
+from torch_mtl4.custom.lint.findings import Finding, finding
 from torch_mtl4.custom.lint.parts import parts_of
 from torch_mtl4.custom.lint.program_rules import Call, call_findings, many_texts
 from torch_mtl4.custom.lint.signature_rules import signature_findings
@@ -67,26 +67,6 @@ def lint_program(program: torch.export.ExportedProgram, kernels: Sequence[Any] =
             calls.append(_call(kernel, node, inputs, namespace, constants))
     texts = [f for kernel in linted.values() for f in lint_kernel(kernel)]
     return list(dict.fromkeys((*found, *texts, *(f for c in calls for f in call_findings(c)), *many_texts(calls))))
-
-
-def check_program(program: torch.export.ExportedProgram, kernels: Sequence[Any] = ()) -> list[Finding]:
-    """Refuses a graph in which a call of a kernel would not load, or compute something else; arguments of lint_program.
-
-    Returns:
-        The warnings.
-
-    Raises:
-        LintError: with all errors.
-    """
-    found = lint_program(program, kernels)
-    if errors := [f for f in found if f.severity == ERROR]:
-        lines = "\n".join(map(str, errors))
-        raise LintError(f"export: expected kernels and calls without errors, got {len(errors)}:\n{lines}")
-    return found
-
-
-class LintError(ValueError):
-    """A kernel, or a call of it, that Core AI would not load, or of which it would compute something else."""
 
 
 def _by_name(kernels: Sequence[Any]) -> tuple[dict[str, Any], list[Finding]]:
