@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
-from torch_mtl4 import testing
+from torch_mtl4 import _ops, testing
 from torch_mtl4.export.coreai.convert import Function, Inputs, TensorsOf
 from torch_mtl4.export.coreai.prepare import copy_with_own
 from torch_mtl4.export.coreai.verify import Expected
@@ -104,8 +104,8 @@ def _attention_flops(query, key, value, *_) -> int:
 
 
 _OURS = {
-    torch.ops.torch_mtl4.mxfp8_linear: _linear_flops,
-    torch.ops.torch_mtl4.flash_attention: _attention_flops,
+    _ops.mxfp8_linear.overloadpacket: _linear_flops,
+    _ops.flash_attention.overloadpacket: _attention_flops,
 }
 
 
