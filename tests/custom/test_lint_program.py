@@ -132,6 +132,11 @@ CASES = [
          kernel=lambda: apples(body="out[i, 0, 0] = x[i, 0, 0];")),
     case("unbacked-size", positive, lambda k, x: call(k, torch.relu(x)), V),
     case("fixed-grid", lambda k, x: call(k, x, grid=(8, 1, 1), shape=[8]), lambda k, x: call(k, x), V, dynamic=ROWS),
+    case("fixed-grid", lambda k, x: call(k, x, grid=(4, 1, 1), shape=[4]),
+         lambda k, x: call(k, x[:4], grid=(4, 1, 1), shape=[4]), V, dynamic={0: Dim("rows", min=5, max=64)}),
+    case("fixed-grid", lambda k, x: call(k, x, grid=(6, 1, 1), shape=[6, 6]),
+         lambda k, x: call(k, x.mT @ x, grid=(6, 1, 1), shape=[6, 6]), M, dynamic=ROWS,
+         kernel=lambda: apples(**MATRIX)),
     case("grid-size", lambda k, x: call(k, x, grid=(0, 1, 1)), lambda k, x: call(k, x), V),
     case("grid-size", lambda k, x: call(k, x, group=(2048, 1, 1)), lambda k, x: call(k, x, group=(1024, 1, 1)), V),
     case("grid-size", lambda k, x: call(k, x, group=(32, 0, 1)), lambda k, x: call(k, x, group=(32, 32, 1)), V),
@@ -201,6 +206,15 @@ def test_decomposed_graphs_are_linted_alike(rule, breaks, keeps, args, options):
 
 def test_every_rule_is_tried():
     assert {case[0] for case in CASES} | {case[0] for case in OF_KERNELS} == set(RULES)
+
+
+def column_sums(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0)
+
+
+def test_a_grid_may_be_fixed_where_the_result_is():
+    kernel = apples(column_sums, body="out[i] = 0;\nfor (int r = 0; r < x.get_extent(1); ++r) out[i] += x[i, r];")
+    assert found(lambda k, x: call(k, x, grid=(6, 1, 1), shape=[6]), M, kernel=kernel, dynamic=ROWS) == []
 
 
 def test_clean_programs_are_clean():

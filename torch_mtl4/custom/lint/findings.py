@@ -43,7 +43,7 @@ RULES = {
     "many-texts": (WARNING, "many values of a scalar: each makes another kernel"),
     "transposed-operand": (WARNING, "an operand comes out of a transpose, where early systems were reported to stop"),
     "unbacked-size": (WARNING, "a size that depends on values: nothing checks what the kernel does with it"),
-    "fixed-grid": (WARNING, "sizes of an operand vary, those of grid and results do not"),
+    "fixed-grid": (WARNING, "a result varies in size, the grid and result_shapes do not"),
     "grid-size": (ERROR, "a grid or threadgroup of no, negative or too many threads"),
     "grid-range": (WARNING, "a grid that is empty or negative for some of the sizes that the graph allows"),
     "result-shape": (ERROR, "result_shapes that disagree with what the reference gives"),

@@ -131,7 +131,7 @@ def _sizes(call: Call):
                 f"{name} is {_listed(tensor.shape)}, of sizes that depend on values: check them, torch._check(...)"
             )
             yield "unbacked-size", message
-    varies = [name for name, t in call.tensors.items() if any(graphs.is_symbolic(n) for n in t.shape)]
+    varies = [name for name, t in call.results.items() if any(graphs.is_symbolic(n) for n in t.shape)]
     told = [*(call.grid or ()), *(n for shape in call.shapes for n in shape or ())]
     if varies and call.grid and told and not any(graphs.is_symbolic(n) for n in told):
         message = f"{varies[0]} varies in size, the grid is {_listed(call.grid)}: compute it from shapes"
