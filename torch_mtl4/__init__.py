@@ -48,9 +48,12 @@ _LATER = {
     "TorchMetalKernel": "torch_mtl4.custom.apple",
     "metal_kernel": "torch_mtl4.custom",
 }
+_MODULES_LATER = ("custom", "export", "msl", "vision")
 
 
 def __getattr__(name: str):
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _MODULES_LATER:
+        return importlib.import_module(f"torch_mtl4.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -135,6 +135,8 @@ def _slice(mover: _Mover, node: fx.Node, order: tuple[int, ...]) -> fx.Node | No
 
 def _cat(mover: _Mover, node: fx.Node, order: tuple[int, ...]) -> fx.Node | None:
     parts, d = (*node.args, 0)[:2]
+    # A cache that is still empty is a tensor of shape [0], which cat ignores.
+    parts = [x for x in parts if x.meta["val"].shape != (0,)] if len(order) > 1 else parts
     before = [mover.permuted(x, order) for x in parts]
     return None if None in before else mover.insert(node, node.target, before, order.index(d % len(order)))
 
