@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 import torch_mtl4
 
@@ -16,16 +17,31 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
 
 
+def run(block, scope, decoder):
+    exec(compile(block.replace(MODEL, repr(decoder)), "README.md", "exec"), scope)
+
+
 def test_python_blocks_run(tiny_decoder, tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)
     code = blocks("python")
-    assert len(code) >= 5 and any(MODEL in block for block in code)
+    assert len(code) >= 6 and any(MODEL in block for block in code)
     scope = {}
     for block in code:
-        exec(compile(block.replace(MODEL, repr(tiny_decoder)), "README.md", "exec"), scope)
+        run(block, scope, tiny_decoder)
     assert "attention: 2 of 2 modules on our kernel" in capsys.readouterr().out
     assert isinstance(scope["torch_mtl4"].nn.MXFP8Linear, type)
+
+
+def test_export_to_core_ai_runs(tiny_decoder, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("coreai_torch")
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("python coreai")
+    scope = {"torch": torch, "torch_mtl4": torch_mtl4, "AutoModelForCausalLM": transformers.AutoModelForCausalLM}
+    run(block, scope, tiny_decoder)
+    printed = capsys.readouterr().out
+    assert "attention: 2 of 2 modules on a kernel" in printed and "off the model by" in printed
 
 
 def test_make_targets_exist():
