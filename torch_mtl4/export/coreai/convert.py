@@ -72,9 +72,17 @@ class TensorsOf(nn.Module):
         with enabled() if self.attention else contextlib.nullcontext():
             result = self.model(*args, **kwargs)
         leaves, _ = pytree.tree_flatten_with_path(result)
-        tensors = [(_name(path), leaf) for path, leaf in leaves if isinstance(leaf, Tensor)]
+        tensors, again, seen = [], [], {}
+        for path, leaf in leaves:
+            if isinstance(leaf, Tensor):
+                name = _name(path)
+                first = seen.setdefault(id(leaf), name)  # the converter takes each value once
+                if first is name:
+                    tensors.append((name, leaf))
+                else:
+                    again.append(f"{name} (the same as {first})")
         self.results.kept = [name or "output" for name, _ in tensors]
-        self.results.dropped = [
+        self.results.dropped = again + [
             f"{_name(path) or 'output'} ({type(leaf).__name__})"
             for path, leaf in leaves
             if leaf is not None and not isinstance(leaf, Tensor)

@@ -70,7 +70,8 @@ class _Known:
         shape = getattr(node.meta.get("val"), "shape", None)
         if node.op != "call_function" or shape is None or not all(isinstance(size, int) for size in shape):
             return None
-        if shape.numel() > _MOST_ELEMENTS or torch.Tag.nondeterministic_seeded in node.target.tags:
+        tags = getattr(node.target, "tags", ())  # functions of Python have none
+        if shape.numel() > _MOST_ELEMENTS or torch.Tag.nondeterministic_seeded in tags:
             return None
         if any(self.value(x) is None for x in node.all_input_nodes):
             return None
