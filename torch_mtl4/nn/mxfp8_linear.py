@@ -4,11 +4,12 @@ import torch
 from torch import Tensor, nn
 
 from torch_mtl4 import _calls
-from torch_mtl4.nn.byte_weights import ByteWeights, adopt, check_scaling, empty_bytes, frozen, scale_shape
+from torch_mtl4.nn.byte_linear import ByteLinear, check_float_weight, check_is_linear
+from torch_mtl4.nn.byte_weights import check_scaling, empty_bytes, scale_shape
 from torch_mtl4.ops.mxfp8 import mxfp8_dequantize, mxfp8_linear
 
 
-class MXFP8Linear(ByteWeights, nn.Linear):
+class MXFP8Linear(ByteLinear):
     """Applies a linear layer whose weight is stored in MXFP8: e4m3 bytes and one e8m0 scale byte for 32 values.
 
     y = x @ dequantize(weight, weight_scale).T + bias
@@ -52,24 +53,9 @@ class MXFP8Linear(ByteWeights, nn.Linear):
         self.scaling = check_scaling(type(self).__name__, scaling)
         self.weight = empty_bytes(out_features, in_features, device=device)
         self.weight_scale = empty_bytes(*scale_shape(out_features, in_features), device=device)
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self._init_bias(bias, device, dtype)
         self._init_float_dtype(dtype, device)
         self.reset_parameters()
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Draws the weights that nn.Linear would draw, and quantizes them."""
-        if self.weight.is_meta:
-            return
-        bias = self.bias is not None
-        fresh = nn.Linear(self.in_features, self.out_features, bias, self.weight.device, torch.float32)
-        for suffix, values in self.quantized(fresh.weight).items():
-            self._parameters["weight" + suffix].copy_(values)
-        if bias:
-            self.bias.copy_(fresh.bias)
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, *, scaling: str = "rceil") -> "MXFP8Linear":
@@ -85,22 +71,14 @@ class MXFP8Linear(ByteWeights, nn.Linear):
         Raises:
             TypeError: linear is not exactly an nn.Linear, or its weight has another dtype.
         """
-        if type(linear) is not nn.Linear:
-            raise TypeError(f"{cls.__name__}.from_linear: expected linear nn.Linear, got {type(linear).__name__}")
+        check_is_linear(cls.__name__, linear)
         return cls._from(linear, linear.in_features, linear.out_features, scaling)
 
     @classmethod
     def _from(cls, source: nn.Module, in_features: int, out_features: int, scaling: str):
-        weight = source.weight
-        if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-            raise TypeError(f"{cls.__name__}: expected weight float32, bfloat16 or float16, got {weight.dtype}")
-        module = cls(in_features, out_features, False, "meta", weight.dtype, scaling=scaling)
-        if not weight.is_meta:
-            for suffix, values in module.quantized(weight).items():
-                setattr(module, "weight" + suffix, frozen(values))
-            module._init_float_dtype(weight.dtype, weight.device)
-        module.bias = source.bias
-        return adopt(module, source)
+        check_float_weight(cls.__name__, source.weight)
+        module = cls(in_features, out_features, False, "meta", source.weight.dtype, scaling=scaling)
+        return module._stand_for(source)
 
     @classmethod
     def from_bytes(
@@ -118,27 +96,11 @@ class MXFP8Linear(ByteWeights, nn.Linear):
         out_features, in_features = weight.shape
         module = cls(in_features, out_features, False, "meta", dtype)
         for name, given in (("weight", weight), ("weight_scale", weight_scale)):
-            made = module._parameters[name]
             if given.dtype != torch.uint8:
                 raise TypeError(f"{cls.__name__}: expected {name} uint8, got {given.dtype}")
-            if given.shape != made.shape:
-                raise ValueError(f"{cls.__name__}: expected {name} {list(made.shape)}, got {list(given.shape)}")
-            setattr(module, name, frozen(given))
-        module._init_float_dtype(dtype, weight.device)
+        module._hold(weight, weight_scale, dtype)
         module.bias = bias
         return module
-
-    def dequantize(self, dtype: torch.dtype | None = None) -> nn.Module:
-        """Returns the nn.Linear whose weight has the values of the bytes.
-
-        Args:
-            dtype: of its parameters; `float_dtype` if None. The bias parameter is shared where its dtype allows.
-        """
-        dtype = self.float_dtype if dtype is None else dtype
-        linear = nn.Linear(self.in_features, self.out_features, bias=False, device="meta", dtype=dtype)
-        linear.weight = nn.Parameter(self.dequantized_weight(dtype))
-        linear.bias = self._bias_in(dtype)
-        return adopt(linear, self)
 
     @torch.no_grad()
     def dequantized_weight(self, dtype: torch.dtype) -> Tensor:
@@ -146,11 +108,6 @@ class MXFP8Linear(ByteWeights, nn.Linear):
         if self.weight.is_meta:
             return torch.empty_like(self.weight, dtype=dtype)
         return mxfp8_dequantize(self.weight, self.weight_scale, dtype=dtype)
-
-    def _bias_in(self, dtype: torch.dtype) -> nn.Parameter | None:
-        if self.bias is None or self.bias.dtype == dtype:
-            return self.bias
-        return nn.Parameter(self.bias.detach().to(dtype), requires_grad=self.bias.requires_grad)
 
     def forward(self, input: Tensor) -> Tensor:
         _calls.record(self)

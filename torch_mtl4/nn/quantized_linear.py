@@ -4,13 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from torch_mtl4 import _calls
-from torch_mtl4.nn.byte_weights import ByteWeights, adopt, check_scaling, empty_bytes, frozen
+from torch_mtl4.nn.byte_linear import ByteLinear, check_float_weight, check_is_linear
+from torch_mtl4.nn.byte_weights import check_scaling, empty_bytes, frozen
 from torch_mtl4.ops.quantized_linear import check_block, check_format, quantized_linear
 
 DEFAULT_SCALING = "floor"
 
 
-class QuantizedLinear(ByteWeights, nn.Linear):
+class QuantizedLinear(ByteLinear):
     """Applies a linear layer whose weight is stored as MXFP4, or as integers of 4 or 8 bits with float scales.
 
     y = x @ dequantize(weight, weight_scale).T + bias
@@ -64,28 +65,13 @@ class QuantizedLinear(ByteWeights, nn.Linear):
         scale_dtype = self._format.scale_dtype or self.float_dtype
         scale_shape = self._format.scale_shape(*shape, block=self.block)
         self.weight_scale = frozen(torch.empty(scale_shape, dtype=scale_dtype, device=device))
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self._init_bias(bias, device, dtype)
         self.reset_parameters()
 
     @property
     def format(self) -> str:
         """ "mxfp4", "int4" or "int8"."""
         return self._format.name
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Draws the weights that nn.Linear would draw, and quantizes them."""
-        if self.weight.is_meta:
-            return
-        bias = self.bias is not None
-        fresh = nn.Linear(self.in_features, self.out_features, bias, self.weight.device, torch.float32)
-        for suffix, values in self.quantized(fresh.weight.to(self.float_dtype)).items():
-            self._parameters["weight" + suffix].copy_(values)
-        if bias:
-            self.bias.copy_(fresh.bias)
 
     @classmethod
     def from_linear(
@@ -104,22 +90,16 @@ class QuantizedLinear(ByteWeights, nn.Linear):
             TypeError: linear is not exactly an nn.Linear, or its weight has another dtype.
             ValueError: a weight that is not finite, for integers.
         """
-        if type(linear) is not nn.Linear:
-            raise TypeError(f"{cls.__name__}.from_linear: expected linear nn.Linear, got {type(linear).__name__}")
+        check_is_linear(cls.__name__, linear)
         weight = linear.weight
-        if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-            raise TypeError(f"{cls.__name__}: expected weight float32, bfloat16 or float16, got {weight.dtype}")
+        check_float_weight(cls.__name__, weight)
         module = cls(
             linear.in_features, linear.out_features, False, "meta", weight.dtype, format=format, block=block,
             scaling=scaling,
         )  # fmt: skip
-        if not weight.is_meta:
-            if module._format.element is None and not weight.isfinite().all():
-                raise ValueError(f"{cls.__name__}: expected weight finite for {format}, got Inf or NaN")
-            quantized = module.quantized(weight)
-            module._hold(quantized[""], quantized["_scale"], weight.dtype)
-        module.bias = linear.bias
-        return adopt(module, linear)
+        if not weight.is_meta and module._format.element is None and not weight.isfinite().all():
+            raise ValueError(f"{cls.__name__}: expected weight finite for {format}, got Inf or NaN")
+        return module._stand_for(linear)
 
     @classmethod
     def from_bytes(
@@ -138,11 +118,6 @@ class QuantizedLinear(ByteWeights, nn.Linear):
             TypeError, ValueError: bytes or scales of another dtype or shape.
         """
         module = cls(in_features, weight.shape[0], False, "meta", dtype, format=format, block=block)
-        for name, given, made in (
-            ("weight", weight, module.weight), ("weight_scale", weight_scale, module.weight_scale),
-        ):  # fmt: skip
-            if given.shape != made.shape:
-                raise ValueError(f"{cls.__name__}: expected {name} {list(made.shape)}, got {list(given.shape)}")
         if weight.dtype != torch.uint8 or (weight_scale.dtype == torch.uint8) != (module._format.element is not None):
             raise TypeError(
                 f"{cls.__name__}: expected weight and weight_scale of {format}'s dtypes, got {weight.dtype}, "
@@ -152,28 +127,9 @@ class QuantizedLinear(ByteWeights, nn.Linear):
         module.bias = bias
         return module
 
-    def _hold(self, weight: Tensor, weight_scale: Tensor, dtype: torch.dtype) -> None:
-        self.weight, self.weight_scale = frozen(weight), frozen(weight_scale)
-        self._init_float_dtype(dtype, weight.device)
-
     def quantized(self, weight: Tensor) -> dict[str, Tensor]:
         data, scale = self._format.quantize(weight.detach(), self.block, self.scaling)
         return {"": data, "_scale": scale}
-
-    def dequantize(self, dtype: torch.dtype | None = None) -> nn.Module:
-        """Returns the nn.Linear whose weight has the values of the bytes.
-
-        Args:
-            dtype: of its parameters; `float_dtype` if None. The bias parameter is shared where its dtype allows.
-        """
-        dtype = self.float_dtype if dtype is None else dtype
-        linear = nn.Linear(self.in_features, self.out_features, bias=False, device="meta", dtype=dtype)
-        linear.weight = nn.Parameter(self.dequantized_weight(dtype))
-        bias = self.bias
-        if bias is not None and bias.dtype != dtype:
-            bias = nn.Parameter(bias.detach().to(dtype), requires_grad=bias.requires_grad)
-        linear.bias = bias
-        return adopt(linear, self)
 
     @torch.no_grad()
     def dequantized_weight(self, dtype: torch.dtype) -> Tensor:
