@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = "README.md", "docs/msl_cost.md"
+PAGES = "README.md", "docs/msl_cost.md", "docs/coreai.md"
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -17,6 +17,8 @@ def markdown(result: dict) -> str:
     """Returns the text for one result: of the benchmarks, of the demo, or of counting."""
     if result.get("kind") == "msl_cost":
         return _costs(result)
+    if result.get("kind") == "coreai":
+        return _coreai(result)
     return _demo(result) if "models" in result else _benchmarks(result)
 
 
@@ -132,6 +134,43 @@ def _costs(result: dict) -> str:
             name = kernel["name"] + f" **(more {' and '.join(marks)})**" * bool(marks and not i)
             lines.append(f"| {'' if i else title} | {name} | " + " | ".join(per_output(kernel)) + " |")
     return "\n".join(lines)
+
+
+def _coreai(result: dict) -> str:
+    size, medians, runs = result["model"], result["medians"], result["runs"]["ours"]
+    packages = ", ".join(f"{name} {number}" for name, number in result["packages"].items())
+    lines = [
+        f"{_machine(result)}, {packages}; commit {result['commit']}{' (modified)' * result['modified']}, "
+        f"{result['date']}; load of the machine at the start {result['load']:.1f}. A Llama of "
+        f"{runs[0]['parameters'] / 1e6:.0f} M float16 parameters ({size['layers']} layers, hidden size "
+        f"{size['hidden']}), {size['tokens']} tokens; medians of {len(runs)} runs, each in a process of its own, in "
+        "turns.",
+        "",
+        "| export | stock | ours | ratio | goal |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for key, name in _COREAI.items():
+        goal = result["goals"].get(key)
+        ratio = result["ratios"][key]
+        missed = " (missed)" if goal is not None and ratio > goal else ""
+        lines.append(
+            f"| {name} | {medians['stock'][key]:.4g} | {medians['ours'][key]:.4g} | {ratio:.2f} "
+            f"| {'' if goal is None else f'{goal:g}'}{missed} |"
+        )
+    steps = result["runs"]["ours"][-1]["steps"]
+    lines += [
+        "",
+        "Ours, the last run: " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in steps.items()) + ".",
+    ]
+    return "\n".join(lines)
+
+
+_COREAI = {
+    "seconds": "seconds from the model to the file",
+    "cpu_seconds": "the same, of processor time",
+    "peak_mb": "peak memory of the process, MB",
+    "asset_mb": "size of the file, MB",
+}
 
 
 def main(arguments: list[str]) -> int:
