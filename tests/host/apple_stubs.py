@@ -1,14 +1,16 @@
-"""Stand-ins (.tbd) for Apple's own libraries, from what torch's dylibs take of them: no file of Apple's is needed."""
+"""Stand-ins (.tbd) for Apple's own libraries, from what torch's dylibs take of them; zig lists what libSystem exports."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 from . import macho
 
 _CLASS = "_OBJC_CLASS_$_"
 # What no dylib of torch takes, by the library that has it.
-_MORE = {"Metal": {f"{_CLASS}MTLFunctionConstantValues"}, "libSystem": {"_dladdr"}}
+_MORE = {"Metal": {f"{_CLASS}MTLFunctionConstantValues"}}
 
 
 def write(dylibs: Iterable[Path], folder: Path) -> None:
@@ -22,6 +24,9 @@ def write(dylibs: Iterable[Path], folder: Path) -> None:
         place = f"{name}.framework/{name}.tbd" if ".framework/" in library else f"{name}.tbd"
         if library.startswith("/"):  # the others are torch's own, and at hand
             _write(folder / place, library, symbols | _MORE.get(name, set()))
+    zigs = next(Path(find_spec("ziglang").origin).parent.glob("**/libSystem.tbd")).read_text()
+    # Architectures that linkers of some years do not know.
+    (folder / "libSystem.tbd").write_text(re.sub(r",\s*arm64e\.\w+-\w+|arm64e\.\w+-\w+,\s*", "", zigs))
 
 
 def _write(path: Path, library: str, symbols: set[str]) -> None:

@@ -63,7 +63,7 @@ def mxfp8_dequantize(data: Tensor, scale: Tensor, *, dtype: torch.dtype) -> Tens
     Source: OCP Microscaling Formats (MX) Specification v1.0, sections 5.3 and 5.4.1.
     """
     check_dequantize(data, scale, dtype)
-    return _ops.mxfp8_dequantize(data.view(torch.uint8), scale.view(torch.uint8), dtype)
+    return _ops.mxfp8_dequantize(_bytes(data), _bytes(scale), dtype)
 
 
 def mxfp8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -91,7 +91,12 @@ def mxfp8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor |
     Source: OCP Microscaling Formats (MX) Specification v1.0, section 6.2 (dot products of blocks).
     """
     check_linear(x, weight, weight_scale, bias)
-    return _ops.mxfp8_linear(x, weight.view(torch.uint8), weight_scale.view(torch.uint8), bias)
+    return _ops.mxfp8_linear(x, _bytes(weight), _bytes(weight_scale), bias)
+
+
+def _bytes(t: Tensor) -> Tensor:
+    # A view of the same dtype would be one more call in every graph.
+    return t if t.dtype == torch.uint8 else t.view(torch.uint8)
 
 
 @fake_kernel("mxfp8_quantize")
