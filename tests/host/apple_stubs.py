@@ -1,4 +1,4 @@
-"""Stand-ins (.tbd) for Apple's own libraries, from what torch's dylibs take of them; zig lists what libSystem exports."""
+"""Stand-ins (.tbd) for Apple's own libraries: what torch's dylibs take of them, and zig's list of libSystem."""
 
 import re
 from collections import defaultdict
