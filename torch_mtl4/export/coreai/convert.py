@@ -71,7 +71,7 @@ class TensorsOf(nn.Module):
     def _tensors(self, *args, **kwargs) -> tuple[Tensor, ...]:
         with enabled() if self.attention else contextlib.nullcontext():
             result = self.model(*args, **kwargs)
-        leaves, _ = pytree.tree_flatten_with_path(result)
+        leaves, _ = pytree.tree_flatten_with_path(_plain(result))
         tensors, again, seen = [], [], {}
         for path, leaf in leaves:
             if isinstance(leaf, Tensor):
@@ -88,6 +88,13 @@ class TensorsOf(nn.Module):
             if leaf is not None and not isinstance(leaf, Tensor)
         ]
         return tuple(leaf for _, leaf in tensors)
+
+
+def _plain(result):
+    """Outputs of transformers as dicts: version 4 does not tell pytree the names in them."""
+    if isinstance(result, Mapping):
+        return {name: _plain(value) for name, value in result.items()}
+    return type(result)(map(_plain, result)) if type(result) in (tuple, list) else result
 
 
 def _name(path) -> str:
