@@ -3,8 +3,9 @@
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 from torch import nn
@@ -27,7 +28,15 @@ class Calls:
 
 
 _calls: WeakKeyDictionary[nn.Module, Calls] = WeakKeyDictionary()
+_stands_for: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
 _lock = threading.Lock()
+
+
+def count_stand_ins(modules: Iterable[nn.Module]) -> None:
+    """Counts for these modules the calls of torch.export's stand-ins for modules that a model has by two names."""
+    with _lock:
+        for module in modules:
+            _stands_for[id(vars(module))] = module  # a stand-in has the module's own dict
 
 
 def record(module: nn.Module | None, reason: str | None = None) -> None:
@@ -39,7 +48,8 @@ def record(module: nn.Module | None, reason: str | None = None) -> None:
 
 def _count(module: nn.Module, reason: str | None, traced: bool) -> None:
     with _lock:
-        calls = _calls.setdefault(module, Calls())
+        named = _stands_for.get(id(vars(module)), module)
+        calls = _calls.setdefault(named if vars(named) is vars(module) else module, Calls())
         if reason is not None:
             calls.unfused[reason] += 1
         elif traced:

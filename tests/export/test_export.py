@@ -33,7 +33,7 @@ def exported(tmp_path_factory):
     before = state_of(model), list(model.modules())
     x = randn(2, 5, 32)
     path = tmp_path_factory.mktemp("small") / "small.aimodel"
-    return model, before, export(model, x, path, weights="mxfp8", verify_inputs=[x + 1])
+    return model, before, export(model, x, path, verify_inputs=[x + 1])  # weights="mxfp8" by default
 
 
 def test_the_model_is_what_it_was(exported):
@@ -106,7 +106,8 @@ def test_builds_of_other_processes_and_folders_are_the_same_and_hold_no_path(tmp
 
 
 def test_without_attention_and_weights_there_are_no_kernels(tmp_path):
-    report = export(small(), {"x": randn(2, 5, 32), "scale": 2.0}, tmp_path / "a.aimodel", attention=False)
+    x = {"x": randn(2, 5, 32), "scale": 2.0}
+    report = export(small(), x, tmp_path / "a.aimodel", attention=False, weights=None)
     assert not report.kernels and {row.reason for row in report.modules} == {"attention=False"}
 
 
@@ -136,17 +137,17 @@ class Counter(nn.Module):
 def test_buffers_that_change_are_states_and_stay_as_they_were(tmp_path):
     torch.manual_seed(0)
     model = Counter().eval()
-    report = export(model, randn(3, 32), tmp_path / "a.aimodel")
+    report = export(model, randn(3, 32), tmp_path / "a.aimodel", weights=None)
     assert report.functions["main"]["states"] == ["total"]
     assert "total" in report.verification.outputs
     assert_equal(model.total, torch.zeros(3, 32))
 
 
 def test_two_functions_share_their_weights(tmp_path):
-    one = export(small(), randn(2, 8, 32), tmp_path / "one.aimodel", verify=False)
+    one = export(small(), randn(2, 8, 32), tmp_path / "one.aimodel", weights=None, verify=False)
     two = export(
         small(), randn(2, 8, 32), tmp_path / "two.aimodel", entrypoint="prefill",
-        more_entrypoints={"decode": randn(2, 1, 32)},
+        more_entrypoints={"decode": randn(2, 1, 32)}, weights=None,
     )  # fmt: skip
     assert list(two.functions) == ["prefill", "decode"]
     assert not two.verification.skipped

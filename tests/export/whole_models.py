@@ -36,7 +36,7 @@ def exported(monkeypatch, model: nn.Module, inputs, path, **options) -> Exported
         return program, found
 
     monkeypatch.setattr(pipeline.convert, "converted", remember)
-    report = export(model, inputs, path, verify=False, **options)
+    report = export(model, inputs, path, verify=False, **({"weights": None} | options))
     return Exported(report, {name: record.reference for name, record in records.items()})
 
 

@@ -60,6 +60,6 @@ def test_exported_and_verified(tmp_path):
     segmenter, image = model()
     with torch.no_grad():
         assert 1 < segmenter(image)[1].item() < QUERIES, "nothing would be tested"
-    report = coreai.export(segmenter, image, tmp_path / "segmenter.aimodel", attention=False)
+    report = coreai.export(segmenter, image, tmp_path / "segmenter.aimodel", attention=False, weights=None)
     assert len(report.verification.kernels) == len(NAMES) and not report.verification.skipped
     assert [error for error, _ in report.verification.outputs.values()] == [0.0] * 6

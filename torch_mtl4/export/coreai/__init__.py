@@ -1,6 +1,6 @@
 """Export to Apple's Core AI: a model with our kernels inside, as a deterministic and verified .aimodel.
 
-    report = torch_mtl4.export.coreai.export(model, inputs, "model.aimodel", weights="mxfp8")
+    report = torch_mtl4.export.coreai.export(model, inputs, "model.aimodel")
 
 Importing this imports nothing of Core AI; the function does. docs/coreai.md says what is proven and what is not.
 """
@@ -29,7 +29,7 @@ def export(
     path: str | os.PathLike,
     *,
     attention: bool = True,
-    weights: str | None = None,
+    weights: str | None = "mxfp8",
     skip: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     entrypoint: str = "main",
@@ -59,8 +59,8 @@ def export(
         inputs: of the model's forward: a tensor, a tuple of positional ones, or a dict by name.
         path: of the asset, ending in .aimodel.
         attention: whether to replace attention.
-        weights: "mxfp8", "mxfp4", "int4" or "int8" quantizes linear layers (see `torch_mtl4.nn.quantize_linears`); None
-            leaves them. Layers that are quantized already stay so; those of coreai-opt keep their bytes.
+        weights: quantizes linear layers to "mxfp8", "mxfp4", "int4" or "int8" (see `torch_mtl4.nn.quantize_linears`);
+            None leaves them. Layers that are quantized already stay so; those of coreai-opt keep their bytes.
         skip: modules whose weights stay, see quantize_linears.
         dynamic_shapes: as of torch.export.export; with more_entrypoints a dict of them by entry point.
         entrypoint: name of the function in the asset.

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import io
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -16,9 +17,10 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from torch_mtl4 import enabled
+from torch_mtl4._calls import count_stand_ins
 from torch_mtl4.export.coreai._apple import ATEN_LOWERINGS
 from torch_mtl4.export.coreai.asset import rename_kernels
+from torch_mtl4.export.coreai.attention_calls import our_attention
 from torch_mtl4.export.coreai.context import Emission
 from torch_mtl4.export.coreai.decompositions import ours
 from torch_mtl4.export.coreai.layouts import move_transposes
@@ -69,16 +71,18 @@ class TensorsOf(nn.Module):
         self.forward = forward
 
     def _tensors(self, *args, **kwargs) -> tuple[Tensor, ...]:
-        with enabled() if self.attention else contextlib.nullcontext():
+        with our_attention() if self.attention else contextlib.nullcontext():
             result = self.model(*args, **kwargs)
         leaves, _ = pytree.tree_flatten_with_path(_plain(result))
+        # A state that is returned, too, is a value of its own: the converter takes each value once.
+        held = {id(t) for t in [*pytree.tree_leaves((args, kwargs)), *self.model.buffers()] if isinstance(t, Tensor)}
         tensors, again, seen = [], [], {}
         for path, leaf in leaves:
             if isinstance(leaf, Tensor):
                 name = _name(path)
-                first = seen.setdefault(id(leaf), name)  # the converter takes each value once
+                first = seen.setdefault(id(leaf), name)
                 if first is name:
-                    tensors.append((name, leaf))
+                    tensors.append((name, leaf.clone() if id(leaf) in held else leaf))
                 else:
                     again.append(f"{name} (the same as {first})")
         self.results.kept = [name or "output" for name, _ in tensors]
@@ -187,6 +191,7 @@ def traced(model: nn.Module, attention: bool, call: Inputs, dynamic_shapes) -> t
     module.eval()
     if isinstance(dynamic_shapes, Mapping):
         dynamic_shapes = {name: shapes for name, shapes in dynamic_shapes.items() if name not in call.fixed}
+    count_stand_ins(model.modules())
     program = torch.export.export(module, call.args, call.kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     return module, program
 
@@ -200,6 +205,9 @@ def decomposed(name: str, module: TensorsOf, call: Inputs, program: ExportedProg
     changed = list(signature.buffers_to_mutate.values())
     given = [value for value in signature.user_inputs if isinstance(value, str)]
     inputs = [value for value in given if value not in signature.user_inputs_to_mutate.values()]
+    if not module.results.kept and not changed and inputs == given:
+        got = ", ".join(module.results.dropped) or "None"
+        raise TypeError(f"export: expected a model that returns tensors or changes its buffers, got {got}")
     names = Names(
         _named("input_names", names.inputs, inputs),
         _named("output_names", names.outputs, module.results.kept),
@@ -247,8 +255,16 @@ def converted(functions: Sequence[Function]) -> tuple[AIProgram, dict]:
             state_names=function.names.states,
             entrypoint_name=function.name,
         )
-    with contextlib.redirect_stdout(io.StringIO()):  # it reports its progress there
-        program = converter.to_coreai()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it reports its progress there
+            program = converter.to_coreai()
+    except (AssertionError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        if "torch_mtl4" in traceback.extract_tb(error.__traceback__)[-1].filename:
+            raise  # an error of a lowering of ours
+        raise NotImplementedError(
+            f"export: expected operations that Core AI's converter (coreai-torch {coreai_torch.__version__}) takes, "
+            f"got its {type(error).__name__}: {error}"
+        ) from error
     rename_kernels(program, keep=emission.kernels)
     return program, dict(emission.kernels)
 
@@ -259,6 +275,8 @@ def check_operations(program: ExportedProgram, lowerings: Mapping[str, Callable]
     for node in program.graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
+        if node.target == torch.ops.aten.scaled_dot_product_attention.default:
+            _refuse_dropout(node)
         namespace, name = node.target.namespace, node.target.__name__
         known = namespace in ("coreai", "coreaix") or f"{namespace}::{name}" in lowerings
         if known or node.target in _ASSERTIONS or (namespace == "aten" and name in ATEN_LOWERINGS):
@@ -269,6 +287,16 @@ def check_operations(program: ExportedProgram, lowerings: Mapping[str, Callable]
         raise NotImplementedError(
             f"export: expected operations that Core AI (coreai-torch {coreai_torch.__version__}) has, "
             f"got {'; '.join(rows)}"
+        )
+
+
+def _refuse_dropout(node) -> None:
+    """Core AI's converter would leave it out without a word."""
+    dropout = (*node.args[4:5], node.kwargs.get("dropout_p", 0.0))[0]
+    if dropout:
+        raise NotImplementedError(
+            f"export: expected attention without dropout, got dropout_p {dropout} in {module_of(node)}, "
+            "also in evaluation mode"
         )
 
 

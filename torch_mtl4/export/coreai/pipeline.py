@@ -37,8 +37,7 @@ def export(
     seconds: dict[str, float] = {}
 
     with _timed(seconds, "prepare"):
-        copy = prepare.copy_of(model)
-        conversions = prepare.replace(copy, attention, weights, skip)
+        copy, conversions = prepare.replace(prepare.copy_of(model), attention, weights, skip)
     functions, dropped = [], []
     names = Names(input_names, output_names, state_names)
     for name, call in calls.items():

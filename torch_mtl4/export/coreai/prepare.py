@@ -9,7 +9,7 @@ from torch_mtl4.export.coreai.quantized import from_coreai_opt, is_quantized
 from torch_mtl4.formats import FORMATS
 from torch_mtl4.integrations.names import ATTENTION_NAME
 from torch_mtl4.integrations.patching import switchable_configs
-from torch_mtl4.nn.convert import MXFP8, Conversion, quantize_linears
+from torch_mtl4.nn.convert import MXFP8, Conversion, kind_of, quantize_linears
 
 
 def check_model(model: nn.Module) -> None:
@@ -43,8 +43,14 @@ def _copied(model: nn.Module, shared: list[Tensor]) -> nn.Module:
         ) from error
 
 
-def replace(model: nn.Module, attention: bool, weights: str | None, skip: list[str] | None) -> list[Conversion]:
-    """Puts the modules of a copy on our kernels, but for F.scaled_dot_product_attention, which `enabled` replaces."""
+def replace(
+    model: nn.Module, attention: bool, weights: str | None, skip: list[str] | None
+) -> tuple[nn.Module, list[Conversion]]:
+    """Puts a copy on our kernels, but for F.scaled_dot_product_attention, which is replaced while it is traced.
+
+    Returns:
+        The copy, or what stands for it where it was itself a linear layer, and a Conversion for each layer.
+    """
     formats = (MXFP8, *FORMATS)
     if weights is not None and weights not in formats:
         raise ValueError(f"export: expected weights None or one of {', '.join(map(repr, formats))}, got {weights!r}")
@@ -53,4 +59,10 @@ def replace(model: nn.Module, attention: bool, weights: str | None, skip: list[s
         for config in switchable_configs(model):
             config._attn_implementation_internal = ATTENTION_NAME
     conversions = from_coreai_opt(model) if is_quantized(model) else []
-    return conversions + (quantize_linears(model, skip=skip, format=weights) if weights else [])
+    if weights is None:
+        return model, conversions
+    if kind_of(model) is None:
+        return model, conversions + quantize_linears(model, skip=skip, format=weights)
+    holder = nn.Sequential(model)  # quantize_linears replaces what a model contains
+    found = quantize_linears(holder, skip=skip, format=weights)
+    return holder[0], conversions + [c._replace(name=c.name.removeprefix("0").removeprefix(".")) for c in found]

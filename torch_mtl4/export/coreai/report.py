@@ -123,7 +123,7 @@ def rows_of(model: nn.Module, attention: bool, conversions: list[Conversion]) ->
         if isinstance(module, ByteWeights):
             rows.append(ModuleRow(name, type(module).__name__, "weights", bool(kernel_calls), _uncalled(calls)))
         elif attention_kind(module) is not None or kernel_calls or calls.unfused:
-            reason = _uncalled(calls)
+            reason = _uncalled(calls, "no call of an attention function in the export")
             if not attention:
                 reason = "attention=False"
             elif reason is not None and not calls.unfused and attention_kind(module) == "own":
@@ -133,7 +133,7 @@ def rows_of(model: nn.Module, attention: bool, conversions: list[Conversion]) ->
     return tuple(rows)
 
 
-def _uncalled(calls) -> str | None:
+def _uncalled(calls, never: str = "no call of it in the export") -> str | None:
     if calls.unfused:
         return "; ".join(f"{count} calls: {why}" for why, count in calls.unfused.most_common())
-    return None if calls.fused + calls.traced else "no call of it in the export"
+    return None if calls.fused + calls.traced else never

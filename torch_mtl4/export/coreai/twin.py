@@ -295,7 +295,7 @@ def _add_outputs(graph, values: Sequence, only: bool = False) -> list[str]:
     """Makes values outputs of a function, and returns their names; with `only` in place of the outputs that it has."""
     block = graph.regions[0].blocks[0]
     end = list(block.operations)[-1].operation
-    attributes = list(graph.attributes["res_attrs"])
+    attributes = list(graph.attributes["res_attrs"]) if "res_attrs" in graph.attributes else []
     old = list(end.operands)
     kept = [i for i, value in enumerate(old) if not only or "token" in str(value.type)]
     names = [f"mtl4_watched_{i}" for i in range(len(values))]
