@@ -58,8 +58,9 @@ def ours(model, ids, path: Path) -> dict:
     """Our route; what is not replaced is in the report."""
     from torch_mtl4.export.coreai import export
 
+    start = time.perf_counter()
     report = export(model, {"input_ids": ids}, path, weights="mxfp8", verify=False)
-    return {"seconds": sum(report.seconds.values()), "steps": report.seconds, "kernel_calls": report.kernel_calls,
+    return {"seconds": time.perf_counter() - start, "steps": report.seconds, "kernel_calls": report.kernel_calls,
             "texts": len(report.kernels)}  # fmt: skip
 
 

@@ -47,7 +47,8 @@ def export(
             functions.append(convert.decomposed(name, module, call, program, names))
         dropped += [what for what in module.results.dropped if what not in dropped]
     rows = rows_of(copy, attention, conversions)
-    warnings = _linted(functions)
+    with _timed(seconds, "lint"):
+        warnings = _linted(functions)
     with _timed(seconds, "convert"):
         program, records = convert.converted(functions)
     kernels = _kernel_rows(asset.kernels_of(program))
