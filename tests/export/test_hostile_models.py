@@ -8,6 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention as held_attention
 
 pytest.importorskip("coreai_torch", reason="Core AI is not installed: pip install torch_mtl4[coreai]")
 
+import torch_mtl4
 from torch_mtl4.export.coreai import export
 from torch_mtl4.testing import assert_equal, randn
 
@@ -126,3 +127,19 @@ def test_attention_with_its_weights_is_reported_as_pytorchs(tmp_path):
     report = export(Weighted().eval(), randn(1, 5, 32), tmp_path / "a.aimodel", weights=None)
     (row,) = report.modules
     assert not row.on_kernel and row.reason == "no call of an attention function in the export"
+
+
+def test_numbers_beyond_32_bits_are_an_error(tmp_path):
+    model = Function(lambda self, x: torch.where(x > 2, x, torch.iinfo(torch.int64).min)).eval()
+    with pytest.raises(NotImplementedError, match=r"takes, got its OverflowError: .* out of bounds for int32"):
+        export(model, torch.tensor([1, 3]), tmp_path / "a.aimodel")
+
+
+def test_attention_that_was_replaced_before_is_reported_as_it_is(tmp_path):
+    model = Function(lambda self, x: F.scaled_dot_product_attention(x, x, x)).eval()
+    torch_mtl4.enable()
+    try:
+        report = export(model, randn(1, 2, 6, 16), tmp_path / "a.aimodel", attention=False, verify=False)
+    finally:
+        torch_mtl4.disable()
+    assert report.kernel_calls == 1 and [row.on_kernel for row in report.modules] == [True]

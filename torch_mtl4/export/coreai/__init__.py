@@ -58,7 +58,7 @@ def export(
         model: in evaluation mode.
         inputs: of the model's forward: a tensor, a tuple of positional ones, or a dict by name.
         path: of the asset, ending in .aimodel.
-        attention: whether to replace attention.
+        attention: whether to replace attention. What `torch_mtl4.patch` or `enable` replaced already stays so.
         weights: quantizes linear layers to "mxfp8", "mxfp4", "int4" or "int8" (see `torch_mtl4.nn.quantize_linears`);
             None leaves them. Layers that are quantized already stay so; those of coreai-opt keep their bytes.
         skip: modules whose weights stay, see quantize_linears.

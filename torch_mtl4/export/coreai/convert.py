@@ -258,7 +258,7 @@ def converted(functions: Sequence[Function]) -> tuple[AIProgram, dict]:
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it reports its progress there
             program = converter.to_coreai()
-    except (AssertionError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
         if "torch_mtl4" in traceback.extract_tb(error.__traceback__)[-1].filename:
             raise  # an error of a lowering of ours
         raise NotImplementedError(

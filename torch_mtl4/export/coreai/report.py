@@ -124,7 +124,7 @@ def rows_of(model: nn.Module, attention: bool, conversions: list[Conversion]) ->
             rows.append(ModuleRow(name, type(module).__name__, "weights", bool(kernel_calls), _uncalled(calls)))
         elif attention_kind(module) is not None or kernel_calls or calls.unfused:
             reason = _uncalled(calls, "no call of an attention function in the export")
-            if not attention:
+            if not attention and reason is not None:
                 reason = "attention=False"
             elif reason is not None and not calls.unfused and attention_kind(module) == "own":
                 reason = "computes its attention itself, with no function to replace"
