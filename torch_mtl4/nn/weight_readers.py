@@ -19,7 +19,9 @@ def reader_of_weight(model: nn.Module, name: str, key: str) -> str | None:
     path = name.split(".")
     for depth in range(len(path)):
         owner = type(model.get_submodule(".".join(path[:depth])))
-        if re.search(rf"\bself\.{re.escape('.'.join(path[depth:]))}\.{key}\b", _source(owner)):
+        text, source = f"self.{'.'.join(path[depth:])}.{key}", _source(owner)
+        # Looking for the text alone is many times faster than for its words, and rules out nearly all classes.
+        if text in source and re.search(rf"\b{re.escape(text)}\b", source):
             return owner.__name__
     return None
 
