@@ -232,3 +232,27 @@ def test_without_coremltools_it_says_what_to_install():
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert 'mlpackage: coremltools is missing; `pip install "torch_mtl4[coreai]"`' in printed
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_grouped_heads_are_repeated(tmp_path, causal):
+    class Grouped(torch.nn.Module):
+        def forward(self, q, k):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=causal, enable_gqa=True)
+
+    package = mlpackage(Grouped(), (torch.randn(1, 8, 16, 32), torch.randn(1, 2, 16, 32)), tmp_path / "a.mlpackage")
+    assert [operand.shape for operand in package.outputs] == [(1, 8, 16, 32)]
+
+
+def test_grouped_heads_in_a_graph_are_those_of_pytorch():
+    from torch_mtl4.export.stock import repeat_grouped_heads
+
+    class Grouped(torch.nn.Module):
+        def forward(self, q, k):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, k + 1, enable_gqa=True)
+
+    inputs = torch.randn(2, 6, 5, 8), torch.randn(2, 3, 7, 8)
+    program = torch.export.export(Grouped(), inputs)
+    repeat_grouped_heads(program)
+    assert "enable_gqa': True" not in str([node.kwargs for node in program.graph.nodes])
+    torch.testing.assert_close(program.module()(*inputs), Grouped()(*inputs))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_mtl4.export.float32_network import LARGEST_INTEGER, Float32Network
-from torch_mtl4.export.stock import evaluating, stock_attention, unknown_to_coremltools
+from torch_mtl4.export.stock import evaluating, repeat_grouped_heads, stock_attention, unknown_to_coremltools
 from torch_mtl4.nn.byte_weights import ByteWeights
 
 PRECISIONS = {"float16": "FLOAT16", "float32": "FLOAT32"}
@@ -132,6 +132,7 @@ def mlpackage(
         outputs = network.outputs(output_names)
         program = torch.export.export(network, network.examples, dynamic_shapes=names)
         _refuse_custom_ops(program)
+        repeat_grouped_heads(program)
         program = program.run_decompositions(unknown_to_coremltools())
     results = tuple(
         Operand(name, tuple(_size(size) for size in node.meta["val"].shape), dtype)
@@ -145,7 +146,7 @@ def mlpackage(
             compute_precision=getattr(coremltools.precision, PRECISIONS[precision]),
             outputs=[coremltools.TensorType(name=operand.name, dtype=_float32()) for operand in results],
         )
-    except NotImplementedError as error:
+    except (NotImplementedError, ValueError) as error:
         raise NotImplementedError(f"mlpackage: expected ops that coremltools converts, got: {error}") from error
     _check_specification(converted.get_spec(), operands, results)
     converted.save(str(path))

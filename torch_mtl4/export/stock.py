@@ -39,6 +39,29 @@ def stock_attention(model: nn.Module) -> Iterator[None]:
             config._attn_implementation_internal = ATTENTION_NAME
 
 
+def repeat_grouped_heads(program: torch.export.ExportedProgram) -> None:
+    """Gives attention that has fewer key heads as many as it has query heads: coremltools ignores enable_gqa."""
+    aten, graph = torch.ops.aten, program.graph
+    for node in list(graph.nodes):
+        if node.target != aten.scaled_dot_product_attention.default or not node.kwargs.get("enable_gqa"):
+            continue
+        for i in (1, 2):
+            times = node.args[0].meta["val"].shape[-3] // node.args[i].meta["val"].shape[-3]
+            with graph.inserting_before(node):
+                heads = _call(graph, aten.unsqueeze.default, node.args[i], -3)
+                sizes = [times if d == heads.meta["val"].dim() - 3 else -1 for d in range(heads.meta["val"].dim())]
+                heads = _call(graph, aten.expand.default, heads, sizes)
+                node.update_arg(i, _call(graph, aten.flatten.using_ints, heads, -4, -3))
+        node.update_kwarg("enable_gqa", False)
+    program.graph_module.recompile()
+
+
+def _call(graph: torch.fx.Graph, op, x: torch.fx.Node, *args) -> torch.fx.Node:
+    node = graph.call_function(op, (x, *args))
+    node.meta["val"] = op(x.meta["val"], *args)
+    return node
+
+
 def unknown_to_coremltools() -> dict:
     """Ops that transformers models trace to and coremltools does not know, by others that it knows."""
     aten = torch.ops.aten
