@@ -7,7 +7,8 @@ pytest.importorskip("coreai_torch", reason="Core AI is not installed: pip instal
 
 from tests.export.apple_kernels import change
 from torch_mtl4 import testing
-from torch_mtl4.export.coreai.twin import TwinError, draw_calls, run_twin, to_numpy, to_tensor
+from torch_mtl4.export.coreai.interpreter import to_numpy, to_tensor
+from torch_mtl4.export.coreai.twin import TwinError, draw_calls, run_twin
 
 
 def references(made):
