@@ -207,6 +207,16 @@ def test_an_asset_that_computes_something_else_is_an_error(tmp_path, monkeypatch
         mxfp8.linear_kernel.cache_clear()
 
 
+def test_a_replacement_that_attends_to_something_else_is_an_error(tmp_path, monkeypatch):
+    """What the asset is compared with has the model's own attention, not what was put in its place."""
+    from torch_mtl4.integrations import sdpa
+
+    ours = sdpa.scaled_dot_product_attention
+    monkeypatch.setattr(sdpa, "scaled_dot_product_attention", lambda q, k, v, *a, **kw: ours(q * 2, k, v, *a, **kw))
+    with pytest.raises(ExportVerificationError, match=r"y: .* expected"):
+        export(small(), randn(2, 5, 32), tmp_path / "wrong.aimodel", weights=None)
+
+
 def test_core_ai_that_is_not_installed(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(

@@ -37,7 +37,10 @@ def export(
     seconds: dict[str, float] = {}
 
     with _timed(seconds, "prepare"):
-        copy, conversions = prepare.replace(prepare.copy_of(model), attention, weights, skip)
+        stock, conversions = prepare.replace_weights(prepare.copy_of(model), weights, skip)
+        copy = prepare.copy_of(stock) if verify else stock
+        if attention:
+            prepare.replace_attention(copy)
     functions, dropped = [], []
     names = Names(input_names, output_names, state_names)
     for name, call in calls.items():
@@ -61,7 +64,7 @@ def export(
         verification = Verification()
         more = [inputs_as_call(more) for more in verify_inputs]
         with _timed(seconds, "verify"):
-            _verify(path, records, functions, more, verification)
+            _verify(path, records, functions, stock, more, verification)
         verification.seconds = seconds.pop("verify")
     return ExportReport(
         model=type(model).__name__,
@@ -88,12 +91,12 @@ def _linted(functions: list[Function]) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
-def _verify(path, records, functions: list[Function], more: list, result: Verification) -> None:
+def _verify(path, records, functions: list[Function], stock: nn.Module, more: list, result: Verification) -> None:
     check_texts(path, records)
     for index, function in enumerate(functions):
         slow = too_slow(function)
         cases = [function.call, *(more if index == 0 else [])]
-        expected = [expected_of(function, call, run_model=slow is None) for call in cases]
+        expected = [expected_of(function, stock, call, run_model=slow is None) for call in cases]
         if slow is not None:
             result.skipped.append(f"the twin of {function.name}: {slow}")
         verify_function(path, records, expected, result, entrypoint=function.name, run_model=slow is None)

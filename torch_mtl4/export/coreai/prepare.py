@@ -43,10 +43,16 @@ def _copied(model: nn.Module, shared: list[Tensor]) -> nn.Module:
         ) from error
 
 
-def replace(
-    model: nn.Module, attention: bool, weights: str | None, skip: list[str] | None
+def replace_attention(model: nn.Module) -> None:
+    """Puts transformers' attention in a copy on our kernel; other attention is replaced while it is traced."""
+    for config in switchable_configs(model):
+        config._attn_implementation_internal = ATTENTION_NAME
+
+
+def replace_weights(
+    model: nn.Module, weights: str | None, skip: list[str] | None
 ) -> tuple[nn.Module, list[Conversion]]:
-    """Puts a copy on our kernels, but for F.scaled_dot_product_attention, which is replaced while it is traced.
+    """Makes a copy traceable, and puts its linear layers on our kernels.
 
     Returns:
         The copy, or what stands for it where it was itself a linear layer, and a Conversion for each layer.
@@ -55,9 +61,6 @@ def replace(
     if weights is not None and weights not in formats:
         raise ValueError(f"export: expected weights None or one of {', '.join(map(repr, formats))}, got {weights!r}")
     prepare(model)
-    if attention:
-        for config in switchable_configs(model):
-            config._attn_implementation_internal = ATTENTION_NAME
     conversions = from_coreai_opt(model) if is_quantized(model) else []
     if weights is None:
         return model, conversions

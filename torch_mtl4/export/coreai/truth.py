@@ -4,7 +4,7 @@ import copy
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
@@ -19,24 +19,24 @@ USUAL_FLOPS_PER_SECOND = 1e9
 TWIN_SECONDS = 60.0
 
 
-def expected_of(function: Function, call: Inputs, run_model: bool = True) -> Expected:
-    """Runs the model that was exported: the copy whose attention and linears are our ops, on the CPU.
+def expected_of(function: Function, model: nn.Module, call: Inputs, run_model: bool = True) -> Expected:
+    """Runs the model on the CPU, with its own attention; its linear layers hold the bytes that the asset holds.
 
     The allowed error follows the policy of torch_mtl4.testing: for half precision the truth is a copy in float32, and
     in the place of PyTorch's own path stands the model as it is.
 
     Args:
-        function: whose module is run.
+        function: what was exported.
+        model: as it was before its attention was replaced. It is not changed.
         call: the inputs, which are not changed.
         run_model: without it only inputs and states are given.
     """
     inputs, states = function.given(call)
     if not run_model:
         return Expected(inputs, states, {}, {})
-    baseline = _run(function, call)
-    model = function.module.model
+    baseline = _run(function, model, call)
     halves = {t.dtype for t in [*model.parameters(), *model.buffers()]} & {torch.float16, torch.bfloat16}
-    truth = _run(function, call, torch.float32) if halves else baseline
+    truth = _run(function, model, call, torch.float32) if halves else baseline
     allowed = {name: _allowed(value, truth[name]) for name, value in baseline.items() if value.is_floating_point()}
     return Expected(inputs, states, truth, allowed)
 
@@ -49,9 +49,8 @@ def _allowed(value: Tensor, truth: Tensor) -> float:
 
 
 @torch.no_grad()
-def _run(function: Function, call: Inputs, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+def _run(function: Function, model: nn.Module, call: Inputs, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
     """Outputs, and states afterwards, of a copy of the model that has its own states; floats cast to dtype if given."""
-    model = function.module.model
     buffers = dict(model.named_buffers())
     changed = function.mutated()
     model = copy_with_own(model, [buffers[name] for name in changed])
@@ -64,7 +63,7 @@ def _run(function: Function, call: Inputs, dtype: torch.dtype | None = None) -> 
         return leaf.to(dtype, copy=True) if dtype is not None and leaf.is_floating_point() else leaf.clone()
 
     call = Inputs(*pytree.tree_map(own, (call.args, call.kwargs)), call.fixed)
-    outputs = TensorsOf(model, function.module.attention, call.fixed)(*call.args, **call.kwargs)
+    outputs = TensorsOf(model, False, call.fixed)(*call.args, **call.kwargs)
     _, states = function.given(call, model)
     return dict(zip(function.names.outputs, outputs, strict=True)) | states
 
