@@ -156,6 +156,7 @@ def test_positional_arguments_are_those_of_pytorch():
         scaled_dot_product_attention(query, key, value, None, 0.0, True, 0.5)
 
 
+@pytest.mark.cpu_only
 def test_no_copy_of_broadcast_heads():
     query, key, value = tensors((1, 1, 4, 8), (1, 1, 64, 8), (1, 1, 64, 8))
     wide = key.expand(64, 1, 64, 8)
