@@ -58,6 +58,10 @@ class ByteWeights(nn.Module):
         """The scales of the weight called name."""
         return self._parameters[f"{name}_scale"]
 
+    def _holds_bytes(self, name: str) -> bool:
+        """Whether the parameter of a name should be bytes. What it is may be a loader's mistake (transformers 4)."""
+        return True
+
     def quantized(self, weight: Tensor) -> dict[str, Tensor]:
         """The bytes and scales of a weight as the float module stores it, by what their names add to the weight's."""
         data, scale = mxfp8_quantize(weight.detach(), scaling=self.scaling)
@@ -79,7 +83,7 @@ class ByteWeights(nn.Module):
         # Copying into uint8 would cast: 1-byte dtypes are taken as the bytes that they are, others are refused.
         for name in (key + suffix for key in self.weight_names for suffix in ("", "_scale")):
             value, parameter = state_dict.get(prefix + name), self._parameters[name]
-            if value is None or value.dtype == torch.uint8 or parameter.dtype != torch.uint8:
+            if value is None or value.dtype == torch.uint8 or not self._holds_bytes(name):
                 continue
             if value.dtype.itemsize == 1:
                 state_dict[prefix + name] = value.view(torch.uint8)

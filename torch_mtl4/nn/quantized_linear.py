@@ -127,6 +127,9 @@ class QuantizedLinear(ByteLinear):
         module.bias = bias
         return module
 
+    def _holds_bytes(self, name: str) -> bool:
+        return name == "weight" or self._format.element is not None
+
     def quantized(self, weight: Tensor) -> dict[str, Tensor]:
         data, scale = self._format.quantize(weight.detach(), self.block, self.scaling)
         return {"": data, "_scale": scale}
