@@ -189,7 +189,7 @@ def test_one_text_serves_all_lengths(chosen_for, sizes, entry):
 
 @pytest.mark.parametrize("layout", edge.LAYOUTS)
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("language", edge.LANGUAGES)
+@pytest.mark.parametrize("language", ["4.0", pytest.param("4.1", marks=pytest.mark.sweep)])  # one text is both's
 def test_runs_in_every_layout_and_order(layout, shuffle, language):
     for sizes in ((1, 2, 1, 40, 70, 32, 32), (1, 2, 1, 12, 20, 32, 32), (1, 4, 2, 2, 600, 64, 64)):
         case = Case(sizes, sinks=True, mask=torch.bool, options=CAUSAL)
