@@ -141,7 +141,7 @@ def _scores(query, key, value, rest, *, rows_first, mask, alibi, causal, window,
     logits = query @ key.transpose(2, 3) * (1 / math.sqrt(head_dim) if scale is None else scale)
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
-    distance = torch.tensor([[float(k - q - diagonal) for k in range(kv_len)] for q in range(q_len)])
+    distance = torch.arange(float(kv_len)) - torch.arange(float(q_len))[:, None] - float(diagonal)
     if alibi:
         logits = logits - rest[-1][:, :, None, None] * distance.abs()
     if mask:
