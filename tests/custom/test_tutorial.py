@@ -1,18 +1,17 @@
 """docs/custom_kernel.md: its Python runs as written and prints what it shows; its table is that of the linter."""
 
-import contextlib
 import importlib.util
-import io
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.documents import blocks_of, run
 from torch_mtl4.custom import kernels
 from torch_mtl4.custom.lint import RULES
 
 TEXT = (Path(__file__).parents[2] / "docs/custom_kernel.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+BLOCKS = blocks_of("docs/custom_kernel.md")
 
 
 @pytest.fixture
@@ -31,19 +30,10 @@ def rounded(text):
 
 def test_the_tutorial_runs_and_prints_what_it_shows(free_names, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names, printed, shown = {}, [], []
     blocks = BLOCKS
     if importlib.util.find_spec("coreai_torch") is None:
         blocks = BLOCKS[: next(i for i, (_, block) in enumerate(BLOCKS) if "export import coreai" in block)]
-    for kind, block in blocks:
-        if kind == "python":
-            out = io.StringIO()
-            with contextlib.redirect_stdout(out):
-                exec(compile(block, "custom_kernel.md", "exec"), names)
-            printed.append(out.getvalue())
-        else:
-            assert kind == "text"
-            shown.append((len(printed) - 1, block))
+    printed, shown = run(blocks, "custom_kernel.md")
     assert len(shown) >= 9
     for at, block in shown:
         assert rounded(printed[at]) == rounded(block)
