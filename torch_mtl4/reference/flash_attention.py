@@ -181,10 +181,12 @@ def _softmax(logits: Tensor, sinks: Tensor | None) -> _Softmax:
     top = top.masked_fill(~top.isfinite(), 0.0)
     logits = logits - top
     hidden = (logits == -math.inf).all(-1, keepdim=True)
-    # logsumexp of nothing but -inf has a NaN gradient: such rows are computed from 0 and replaced.
-    lse = torch.logsumexp(logits.masked_fill(hidden, 0.0), dim=-1, keepdim=True)
-    weights = torch.exp(logits - lse)
-    lse = torch.where(hidden, -math.inf, top + lse)[..., 0]
+    # The log of a sum of nothing has no gradient: rows of nothing but -inf are computed from 0 and replaced.
+    total = torch.exp(logits.masked_fill(hidden, 0.0)).sum(-1, keepdim=True)
+    # Divided, weights sum up to 1 within a rounding; exp(logits - lse) would give them the error of lse in common, and
+    # gradients that cancel over a row would keep it.
+    weights = torch.exp(logits) / total
+    lse = torch.where(hidden, -math.inf, top + torch.log(total))[..., 0]
     return _Softmax(weights[..., :kv_len], None if sinks is None else weights[..., kv_len], lse)
 
 
